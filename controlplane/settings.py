@@ -14,7 +14,7 @@ from typing import TypeVar
 import yaml
 
 from controlplane.domain.tiers import BUILT_IN, Tier, merge, parse_tiers
-from controlplane.errors import AppError, Invalid
+from controlplane.errors import Invalid
 
 _T = TypeVar("_T")
 DRIVERS = ("local", "kubernetes", "fake")
@@ -157,7 +157,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         stores=Stores(
             database_url=_database_url(env.text("SLIPSTREAM_DATABASE_URL")),
             redis_url=env.text("SLIPSTREAM_REDIS_URL"),
-            pool_size=env.whole("SLIPSTREAM_POOL_SIZE", Stores.pool_size),
+            pool_size=env.whole("SLIPSTREAM_POOL_SIZE", Stores().pool_size),
         ),
         reconcile=_reconcile(env),
         engines=_engines(env),
@@ -206,9 +206,9 @@ def load_tiers(path: str | None) -> tuple[Tier, ...]:
 
 def _server(env: _Environment) -> Server:
     return Server(
-        host=env.text("SLIPSTREAM_HOST") or Server.host,
-        port=env.whole("SLIPSTREAM_PORT", Server.port),
-        api_port=env.whole("SLIPSTREAM_API_PORT", Server.api_port, low=0),
+        host=env.text("SLIPSTREAM_HOST") or Server().host,
+        port=env.whole("SLIPSTREAM_PORT", Server().port),
+        api_port=env.whole("SLIPSTREAM_API_PORT", Server().api_port, low=0),
     )
 
 
@@ -229,7 +229,7 @@ def _database_url(url: str | None) -> str | None:
 
 
 def _reconcile(env: _Environment) -> Reconcile:
-    d = Reconcile
+    d = Reconcile()
     return Reconcile(
         sweep_every=env.seconds("SLIPSTREAM_SWEEP_SECONDS", d.sweep_every),
         lease=env.seconds("SLIPSTREAM_RECONCILE_LEASE", d.lease),
@@ -240,7 +240,7 @@ def _reconcile(env: _Environment) -> Reconcile:
 
 
 def _engines(env: _Environment) -> Engines:
-    d = Engines
+    d = Engines()
     return Engines(
         command=env.text("SLIPSTREAM_ENGINE_COMMAND"),
         start_timeout=env.seconds("SLIPSTREAM_START_TIMEOUT", d.start_timeout),
@@ -254,7 +254,7 @@ def _engines(env: _Environment) -> Engines:
 
 
 def _traffic(env: _Environment) -> Traffic:
-    d = Traffic
+    d = Traffic()
     return Traffic(
         heartbeat_every=env.seconds("SLIPSTREAM_HEARTBEAT_SECONDS", d.heartbeat_every),
         gateway_silent=env.seconds("SLIPSTREAM_GATEWAY_SILENT", d.gateway_silent),
@@ -273,7 +273,7 @@ def _hub(env: _Environment) -> Hub:
         base = Path(hf_home) if hf_home else (Path(home) / ".cache/huggingface" if home else None)
         cache = str(base / "hub") if base else None
     return Hub(
-        endpoint=(env.text("SLIPSTREAM_HUB_ENDPOINT") or Hub.endpoint).rstrip("/"),
+        endpoint=(env.text("SLIPSTREAM_HUB_ENDPOINT") or Hub().endpoint).rstrip("/"),
         token=env.text("HF_TOKEN"),
         shared_cache=Path(cache).expanduser() if cache else None,
     )

@@ -151,10 +151,8 @@ def _parse_tier(path: str, row: Any, faults: list[FieldError]) -> Tier | None:
     if not isinstance(row, Mapping):
         faults.append(FieldError(path, "type", "A tier is a mapping."))
         return None
-    known = {f.name for f in fields(Tier)}
-    for key in row:
-        if key not in known:
-            faults.append(FieldError(f"{path}.{key}", "unknown", f'A tier has no "{key}".'))
+    unknown = set(row) - {f.name for f in fields(Tier)}
+    faults.extend(FieldError(f"{path}.{k}", "unknown", f'A tier has no "{k}".') for k in unknown)
     name = row.get("name")
     if not isinstance(name, str) or not is_name(name):
         faults.append(FieldError(f"{path}.name", "name", f"A tier's name is {NAME_RULE}."))
