@@ -30,7 +30,7 @@ def ulid(milliseconds: int, randomness: bytes) -> str:
 def slug(text: str, longest: int = 40) -> str:
     """A DNS label for `text`: lower case, `-` for the rest; shortened with a hash."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if plain == text and len(plain) <= longest:
+    if plain == text and 0 < len(plain) <= longest:
         return plain
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{plain[: longest - 9].rstrip('-')}-{digest}".lstrip("-")
