@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from controlplane.domain.tiers import BUILT_IN, Tier, merge, parse_tiers
 from controlplane.errors import Invalid
 
@@ -209,6 +207,8 @@ def load_tiers(path: str | None) -> tuple[Tier, ...]:
     """
     if path is None:
         return BUILT_IN
+    import yaml  # here, so that preflight can read settings before anything is installed
+
     try:
         raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
