@@ -30,6 +30,7 @@ def make_engine(settings: Settings, application: str) -> Engine:
         max_overflow=settings.stores.pool_size,
         pool_pre_ping=True,
         pool_timeout=STATEMENT_SECONDS,
+        hide_parameters=True,  # an error's text must not show keys or their digests
         connect_args={
             "application_name": f"slipstream-{application}",
             "connect_timeout": STATEMENT_SECONDS,

@@ -29,7 +29,7 @@ class Vitals:
 
 
 def read(session: Session) -> Vitals:
-    now = session.execute(select(func.clock_timestamp())).scalar_one()
+    now = read_clock(session)
 
     def proofs(column_id: object, column_at: object) -> tuple[Proof, ...]:
         rows = session.execute(select(column_id, column_at)).all()  # type: ignore[call-overload]
@@ -90,3 +90,8 @@ def replicas(session: Session, deployment_id: str) -> list[ReplicaRow]:
             .order_by(ReplicaRow.slot, ReplicaRow.render_hash)
         )
     )
+
+
+def read_clock(session: Session) -> datetime:
+    """The database's clock, as it is and not as it was when the transaction began."""
+    return session.execute(select(func.clock_timestamp())).scalar_one()
