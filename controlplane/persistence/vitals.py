@@ -94,4 +94,5 @@ def replicas(session: Session, deployment_id: str) -> list[ReplicaRow]:
 
 def read_clock(session: Session) -> datetime:
     """The database's clock, as it is and not as it was when the transaction began."""
-    return session.execute(select(func.clock_timestamp())).scalar_one()
+    now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    return now
