@@ -95,6 +95,18 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Gateway:
+    """How the gateway waits for engines. No limit is on a whole answer: the first byte may
+    take as long as a long prompt on a slow machine does, and a stream may last for hours as
+    long as it moves. `held_bytes` bounds the bodies of held requests in one process."""
+
+    connect: float = 5.0
+    first_byte: float = 1800.0
+    between_chunks: float = 600.0
+    held_bytes: int = 268_435_456
+
+
+@dataclass(frozen=True, slots=True)
 class Hub:
     """`token` reaches the downloader only."""
 
@@ -112,6 +124,7 @@ class Settings:
     reconcile: Reconcile = Reconcile()
     engines: Engines = Engines()
     traffic: Traffic = Traffic()
+    gateway: Gateway = Gateway()
     hub: Hub = Hub()
     admin_key: str | None = None
     tiers: tuple[Tier, ...] = BUILT_IN
@@ -176,6 +189,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         reconcile=_reconcile(env),
         engines=_engines(env),
         traffic=_traffic(env),
+        gateway=_gateway(env),
         hub=_hub(env),
         admin_key=env.text("SLIPSTREAM_ADMIN_KEY"),
         tiers=load_tiers(env.text("SLIPSTREAM_TIERS_FILE")),
@@ -288,6 +302,16 @@ def _traffic(env: _Environment) -> Traffic:
         settle=env.seconds("SLIPSTREAM_SETTLE_SECONDS", d.settle, low=0),
         minimum_uptime=env.seconds("SLIPSTREAM_MINIMUM_UPTIME", d.minimum_uptime, low=0),
         max_body_bytes=env.whole("SLIPSTREAM_MAX_BODY_BYTES", d.max_body_bytes),
+    )
+
+
+def _gateway(env: _Environment) -> Gateway:
+    d = Gateway()
+    return Gateway(
+        connect=env.seconds("SLIPSTREAM_CONNECT_SECONDS", d.connect),
+        first_byte=env.seconds("SLIPSTREAM_FIRST_BYTE_SECONDS", d.first_byte),
+        between_chunks=env.seconds("SLIPSTREAM_CHUNK_SECONDS", d.between_chunks),
+        held_bytes=env.whole("SLIPSTREAM_HELD_BYTES", d.held_bytes),
     )
 
 

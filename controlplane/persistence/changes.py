@@ -6,8 +6,8 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-CHANGES = "slipstream_changes"
-ROUTES = "slipstream_routes"
+from controlplane.persistence.channels import CHANGES as CHANGES
+from controlplane.persistence.channels import ROUTES as ROUTES
 
 
 def announce(session: Session, deployment_id: str) -> None:
