@@ -14,6 +14,8 @@ LONGEST = 96  # the hub's own limit for a repository id
 HUB_PAGE = "https://huggingface.co/"
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _FORM = re.compile(f"({_PART})/({_PART})")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9._-]+)*")
+LONGEST_REVISION = 100
 
 
 class ModelSource(StrEnum):
@@ -51,3 +53,11 @@ def parse_model_ref(text: str) -> ModelRef:
         raise ValueError("A model ID is org/name, demo/NAME or local/NAME.")
     sources = {"demo": ModelSource.DEMO, "local": ModelSource.LOCAL}
     return ModelRef(sources.get(found[1], ModelSource.HUB), found[1], found[2])
+
+
+def is_revision(text: str) -> bool:
+    """True when `text` may be a branch, a tag or a commit. It becomes a path below the cache
+    and a request path, so `..` is none."""
+    return (
+        len(text) <= LONGEST_REVISION and ".." not in text and _REVISION.fullmatch(text) is not None
+    )

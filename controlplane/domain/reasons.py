@@ -23,6 +23,7 @@ class Reason(StrEnum):
     HUB_RATE_LIMITED = "HubRateLimited"
     HUB_UNREACHABLE = "HubUnreachable"
     DISK_FULL = "DiskFull"
+    DOWNLOAD_FAILED = "DownloadFailed"
     OUT_OF_GPU_MEMORY = "OutOfGpuMemory"
     OUT_OF_MEMORY = "OutOfMemory"
     CONTEXT_TOO_LONG = "ContextTooLong"
@@ -94,6 +95,10 @@ EXPLANATIONS: Mapping[Reason, Explanation] = MappingProxyType(
         Reason.DISK_FULL: Explanation(
             "The disk has no room for the weights.",
             "Free some: slipstream cache ls, then slipstream cache rm.",
+        ),
+        Reason.DOWNLOAD_FAILED: Explanation(
+            "The weights could not be fetched.",
+            "It is tried again by itself; its log is in the data directory, below downloads.",
         ),
         Reason.OUT_OF_GPU_MEMORY: Explanation(
             "The GPU's memory is too small for the weights, the cache and the draft together.",

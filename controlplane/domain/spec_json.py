@@ -26,7 +26,7 @@ from controlplane.domain.deployment import (
 )
 from controlplane.domain.durations import format_duration, parse_duration
 from controlplane.domain.engine_args import ALLOWED_ARGS
-from controlplane.domain.model_refs import parse_model_ref
+from controlplane.domain.model_refs import is_revision, parse_model_ref
 from controlplane.domain.naming import NAME_RULE, is_name
 from controlplane.errors import FieldError, Invalid
 
@@ -34,7 +34,6 @@ MOST_TOKENS = 16
 MOST_WAITING = 10_000
 LONGEST_CONTEXT = 10_000_000
 MOST_LABELS = 32
-_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _LABEL_KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _TOKEN_LIKE = re.compile(r"(hf|sl|sk|api)[_-].*", re.IGNORECASE)
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -132,8 +131,9 @@ def parse_spec(raw: Any, *, default_tier: str | None = None) -> DeploymentSpec:
         r.check("draft_model", draft != model, "same_model", "A draft must differ from its target.")
     revision = r.text("revision")
     if revision is not None:
-        right = bool(_REVISION.fullmatch(revision)) and ".." not in revision
-        r.check("revision", right, "form", "A revision is a branch, a tag or a commit.")
+        r.check(
+            "revision", is_revision(revision), "form", "A revision is a branch, a tag or a commit."
+        )
     hub_token = r.text("hub_token")
     if hub_token is not None:
         right = is_name(hub_token) and not _TOKEN_LIKE.fullmatch(hub_token)
