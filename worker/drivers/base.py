@@ -44,7 +44,8 @@ class WeightsSeen:
     """One model's weights. `path` and `revision` (a commit, where there is one) once READY;
     `reason` and `detail` once FAILED; `fraction` (0-1) and `eta_seconds` while FETCHING.
     `heterogeneous` is true when the model's own folder says that it drafts for targets of
-    other vocabularies. `attempt_at` is when a failed try ended."""
+    other vocabularies. `attempt_at` is when a failed try ended; `retry_at` when the hub takes
+    requests again, where it said so: no sense in trying before."""
 
     state: WeightsState
     path: str | None = None
@@ -55,6 +56,7 @@ class WeightsSeen:
     reason: Reason | None = None
     detail: str = ""
     attempt_at: datetime | None = None
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
