@@ -174,11 +174,11 @@ class Machine:
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"== {p.name}\n{p.read_text(errors='replace')[-3000:]}" for p in logs)
 
-    def ask(self, name: str, text: str = "Hello", **body: Any) -> httpx2.Response:
-        messages = [{"role": "user", "content": text}]
-        return self.http.post(
-            "/v1/chat/completions", json={"model": name, "messages": messages, **body}, timeout=60
-        )
+    def ask(
+        self, name: str, text: str = "Hello", *, timeout: float = 60, **body: Any
+    ) -> httpx2.Response:
+        request = {"model": name, "messages": [{"role": "user", "content": text}], **body}
+        return self.http.post("/v1/chat/completions", json=request, timeout=timeout)
 
     def stream(self, name: str, text: str = "Hello", **body: Any) -> Iterator[dict[str, Any]]:
         """The events of a streamed answer, as they come, without `[DONE]`."""
@@ -192,17 +192,19 @@ class Machine:
                     yield json.loads(line[6:])
 
     def engines(self, name: str | None = None) -> list[psutil.Process]:
-        """Live engine processes of this data directory (not their shims or children)."""
+        """Live engine processes of this data directory (not their shims or children): those
+        that serve a model and write to a log of ours."""
         found = []
         for p in psutil.process_iter():
             try:
                 line = p.cmdline()
-            except psutil.Error:
+                log = os.readlink(f"/proc/{p.pid}/fd/1")
+            except (psutil.Error, OSError):
                 continue
-            served = [a for a in line if a.startswith("--served-model-name=")]
-            ours = len(line) > 1 and line[1] == str(STUB)
-            mine = ours and any(str(self.folder) in a for a in line)
-            if mine and served and name in (None, served[0].split("=", 1)[1]):
+            served = [a.split("=", 1)[1] for a in line if a.startswith("--served-model-name=")]
+            shim = any(a.endswith("shim.py") for a in line)
+            ours = log.startswith(str(self.data.resolve()))
+            if ours and served and not shim and name in (None, served[0]):
                 found.append(p)
         return found
 
