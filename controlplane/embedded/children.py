@@ -6,6 +6,7 @@ order that we choose; and when this process dies, however it dies, the kernel te
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -68,23 +69,28 @@ def run(
     text_in: str = "",
     timeout: float = 120.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program to its end and return what it said; it ends with us, too."""
-    return subprocess.run(
-        list(argv),
-        input=text_in,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        cwd=cwd,
-        env=None if env is None else dict(env),
-        timeout=timeout,
-        check=False,
-        process_group=0,
-        preexec_fn=_tied_to(os.getpid(), signal.SIGKILL),
-        user=account.uid if account else None,
-        group=account.gid if account else None,
-        extra_groups=() if account else None,
-    )
+    """Run a short program to its end and return what it said; it ends with us, too. One that
+    takes longer than `timeout` is killed, and its status is 124."""
+    try:
+        return subprocess.run(
+            list(argv),
+            input=text_in,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            timeout=timeout,
+            check=False,
+            process_group=0,
+            preexec_fn=_tied_to(os.getpid(), signal.SIGKILL),
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=() if account else None,
+        )
+    except subprocess.TimeoutExpired:
+        late = f"It did not end within {timeout:g} seconds."
+        return subprocess.CompletedProcess(list(argv), 124, "", late)
 
 
 def stop(process: subprocess.Popen[bytes], sign: signal.Signals, grace: float) -> bool:
@@ -100,6 +106,13 @@ def stop(process: subprocess.Popen[bytes], sign: signal.Signals, grace: float) -
         process.wait(10)
         return False
     return True
+
+
+def end_group(process: subprocess.Popen[bytes], sign: signal.Signals, grace: float) -> None:
+    """As `stop`, with `sign` to its whole group: for programs that start others."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, sign)
+    stop(process, sign, grace)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
