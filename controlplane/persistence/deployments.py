@@ -3,7 +3,7 @@ another one is not there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -93,11 +93,10 @@ def find(session: Session, workspace: str, ref: str, *, lock: bool = False) -> R
     return None if row is None else (row[0], row[1])
 
 
-def by_id(session: Session, deployment_id: str) -> Rows | None:
-    """The deployment of that id, whatever its workspace: for the change stream, which hands
-    each one to its own workspace's readers only."""
-    row = session.execute(_both().where(DeploymentRow.id == deployment_id)).first()
-    return None if row is None else (row[0], row[1])
+def by_ids(session: Session, ids: Collection[str]) -> list[Rows]:
+    """The deployments of those ids, whatever their workspaces: for the change stream, which
+    hands each one to its own workspace's readers only."""
+    return [(row[0], row[1]) for row in session.execute(_both().where(DeploymentRow.id.in_(ids)))]
 
 
 def page(
