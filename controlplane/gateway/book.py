@@ -12,11 +12,11 @@ class Book:
     """`changed` is called, once the new table is in force, with the ids of the deployments
     that differ in it."""
 
-    def __init__(self, changed: Callable[[set[str]], None] = lambda ids: None) -> None:
+    def __init__(self) -> None:
         self.table, self.keys = RouteTable(0, ()), Keyring()
         self.loaded = False
         self._fresh = False
-        self._changed = changed
+        self.changed: Callable[[set[str]], None] = lambda ids: None
 
     @property
     def shown_epoch(self) -> int:
@@ -29,7 +29,7 @@ class Book:
         so what was chosen before is counted before this epoch can be shown."""
         before, self.table, self.keys = self.table, table, keys
         self.loaded = self._fresh = True
-        self._changed(_differing(before, table))
+        self.changed(_differing(before, table))
 
     def lost(self) -> None:
         """The database can't be heard: serve on with what is known, and claim no epoch."""

@@ -53,6 +53,7 @@ class Dispatcher:
     ) -> None:
         self.book, self.room, self.counts, self.wakes = book, room, counts, wakes
         self.refusals = Refusals()
+        book.changed = self.routes_changed
         self._wake_stored_soon, self._clock = wake_stored_soon, clock
 
     async def place(self, request: Request) -> Sending:
