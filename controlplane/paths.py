@@ -31,6 +31,11 @@ class DataDir:
         return self.root / "engines"
 
     @property
+    def engine_home(self) -> Path:
+        """HOME of every engine: its caches, apart from the user's, where a hub token lies."""
+        return self.root / "engine-home"
+
+    @property
     def demo_models(self) -> Path:
         return self.root / "models" / "demo"
 
