@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -90,15 +90,14 @@ def create_app(site: Site | None) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
     hub: ChangeHub = app.state.changes
-    listening = asyncio.create_task(hub.run())
-    try:
-        yield
-    finally:
-        hub.close()
-        listening.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await listening
-        app.state.site.engine.dispose()
+    async with anyio.create_task_group() as listening:
+        listening.start_soon(hub.run)
+        try:
+            yield
+        finally:
+            hub.close()
+            listening.cancel_scope.cancel()  # what a thread still loads is waited for
+    app.state.site.engine.dispose()
 
 
 class SafeHeaders:

@@ -1,0 +1,146 @@
+"""The API over a real database, in this process; every answer is held to the OpenAPI document."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from controlplane.api.app import create_app
+from controlplane.domain.tiers import GIB, Device, DeviceKind
+from controlplane.paths import DataDir
+from controlplane.services.bootstrap import bootstrap
+from controlplane.services.site import Site, open_site
+from controlplane.settings import Settings
+from tests.api.conformance import Contract
+
+CPU = Device("cpu-0", DeviceKind.CPU, "a processor", 8 * GIB, (0, 1))
+SPEC = {"name": "hello", "model": "demo/smollm2-135m"}
+
+
+@dataclass
+class Hints:
+    """Keeps what was hinted, in place of a broker."""
+
+    sent: list[str] = field(default_factory=list)
+
+    def reconcile(self, deployment_id: str) -> None:
+        self.sent.append(deployment_id)
+
+
+@pytest.fixture
+def hints() -> Hints:
+    return Hints()
+
+
+@pytest.fixture
+def admin_key(settings: Settings) -> str:
+    bootstrap(settings)
+    return DataDir(settings.data_dir).admin_key.read_text().strip()
+
+
+@pytest.fixture
+def site(settings: Settings, admin_key: str, hints: Hints) -> Iterator[Site]:
+    """One machine without a GPU, after its first start."""
+    made = open_site(settings, hints, lambda: (CPU,))
+    yield made
+    made.engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def contract() -> Contract:
+    return Contract(create_app(None).openapi())
+
+
+@pytest.fixture
+def app(site: Site) -> FastAPI:
+    return create_app(site)
+
+
+@pytest.fixture
+def stranger(app: FastAPI, contract: Contract) -> Iterator[TestClient]:
+    """A client without a key."""
+    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+        client.event_hooks = {"response": [contract.check]}
+        yield client
+
+
+@pytest.fixture
+def client(stranger: TestClient, admin_key: str) -> TestClient:
+    """A client with the admin's key."""
+    stranger.headers["Authorization"] = f"Bearer {admin_key}"
+    return stranger
+
+
+@pytest.fixture
+def key_of(client: TestClient) -> Callable[[str], dict[str, str]]:
+    """Headers with a fresh key of a role."""
+
+    def make(role: str) -> dict[str, str]:
+        made = client.post("/api/v1/keys", json={"name": f"a {role}", "role": role})
+        return {"Authorization": f"Bearer {made.json()['key']}"}
+
+    return make
+
+
+@pytest.fixture
+def deploy(client: TestClient) -> Callable[..., dict[str, Any]]:
+    """Makes a deployment and returns its JSON."""
+
+    def make(name: str = "hello", **fields: Any) -> dict[str, Any]:
+        made = client.post("/api/v1/deployments", json={**SPEC, "name": name, **fields})
+        assert made.status_code == 201, made.text
+        body: dict[str, Any] = made.json()
+        return body
+
+    return make
+
+
+@pytest.fixture
+def live(app: FastAPI, admin_key: str) -> Iterator[httpx2.Client]:
+    """The same app behind a real socket, for what streams."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with httpx2.Client(base_url=base, headers=headers, timeout=20, trust_env=False) as client:
+        yield client
+    app.state.changes.closing.set()
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def broken(settings: Settings, contract: Contract) -> Iterator[TestClient]:
+    """A client of an api whose database is away."""
+    nowhere = replace(
+        settings.stores, database_url="postgresql+psycopg://x@/x?host=/nonexistent-socket-folder"
+    )
+    site = open_site(replace(settings, stores=nowhere), Hints(), lambda: (CPU,))
+    with TestClient(create_app(site), raise_server_exceptions=False) as client:
+        client.event_hooks = {"response": [contract.check]}
+        client.headers["Authorization"] = "Bearer some-admin-key"
+        yield client
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
