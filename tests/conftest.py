@@ -6,10 +6,11 @@ folder. Nothing here touches a person's own data directory or port.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psycopg
@@ -19,7 +20,24 @@ from controlplane.embedded import postgres, valkey
 from controlplane.persistence.migrate import migrate
 from controlplane.settings import Settings, Stores
 
+pytest_plugins = ["pytester"]
+
 _TEMPLATE = "slipstream_template"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With SLIPSTREAM_TEST_STRICT=1 a skip is a failure: on a machine that is meant to have
+    every part, a level that doesn't run shows nothing."""
+    report = yield
+    strict = os.environ.get("SLIPSTREAM_TEST_STRICT") == "1"
+    if strict and report.skipped and not hasattr(report, "wasxfail"):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"SLIPSTREAM_TEST_STRICT=1 allows no skip. {why}"
+    return report
 
 
 @pytest.fixture(scope="session")
