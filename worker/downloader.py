@@ -8,6 +8,7 @@ it, ends when done, and SIGTERM ends it at once: the next one goes on where it w
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -87,7 +88,8 @@ def fill(order: Order, environ: Mapping[str, str]) -> int:
     if held is None and order.lock is None:
         _log.info("somebody_else_fetches", model=order.model)
         return BUSY
-    attempt.begin()
+    if held is not None:
+        attempt.begin()  # otherwise whoever handed the lock on has done so
     attempt.introduce(Child(os.getpid(), psutil.Process().create_time()))
     hub = Hub(order.endpoint, environ.get("HF_TOKEN") or None)
 
@@ -108,6 +110,7 @@ def fill(order: Order, environ: Mapping[str, str]) -> int:
 
 def main() -> int:
     configure_logging("downloader")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # addresses of stores are signed
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, _end)
     try:

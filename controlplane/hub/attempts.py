@@ -15,7 +15,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +29,7 @@ from controlplane.hub.failures import HubFailure
 from controlplane.hub.folder import read_json
 from controlplane.hub.progress import Progress
 
+LOCK_TRIES, LOCK_PAUSE = 5, 0.02  # seconds; a look holds the lock for microseconds
 RESERVE = 65_536  # bytes kept on disk so that "the disk is full" can still be written
 
 
@@ -63,19 +66,22 @@ class Attempt:
         is inherited with the file and ends with the last process that has it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = (self.folder / "lock").open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
-        return file
+        for _ in range(LOCK_TRIES):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(LOCK_PAUSE)  # perhaps somebody only looked
+            else:
+                return file
+        file.close()
+        return None
 
     def is_worked_on(self) -> bool:
         """True while a process fills this. Holds the lock, shared, for an instant."""
         try:
             with (self.folder / "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         except BlockingIOError:
             return True
@@ -85,7 +91,8 @@ class Attempt:
         """Forget how the last attempt ended."""
         for name in ("outcome.json", "progress.json", "child.json"):
             (self.folder / name).unlink(missing_ok=True)
-        (self.folder / "reserve").write_bytes(os.urandom(RESERVE))
+        with suppress(OSError):
+            (self.folder / "reserve").write_bytes(os.urandom(RESERVE))
 
     def introduce(self, child: Child) -> None:
         self._write("child.json", {"pid": child.pid, "started": child.started})
@@ -106,10 +113,8 @@ class Attempt:
             "eta_seconds": progress.eta_seconds,
             "at": at.isoformat(),
         }
-        try:
+        with suppress(OSError):
             self._write("progress.json", content)
-        except OSError:
-            return
 
     def progress(self) -> tuple[float | None, int | None]:
         """Fraction and seconds to the end, as last told."""

@@ -70,9 +70,11 @@ def find_snapshot(cache: Path, model: str, revision: str | None) -> Snapshot | N
     if commit is None:
         return None
     path = repo / "snapshots" / commit
-    if not path.is_dir() or not _is_complete(repo, path, commit):
+    try:
+        complete = path.is_dir() and _is_complete(repo, path, commit)
+    except OSError:  # somebody else's cache, perhaps, that we may not read
         return None
-    return Snapshot(path, commit)
+    return Snapshot(path, commit) if complete else None
 
 
 def remember(cache: Path, model: str, revision: str, commit: str) -> None:

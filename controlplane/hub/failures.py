@@ -30,6 +30,7 @@ from controlplane.errors import AppError, Kind
 
 DEFAULT_WAIT = 60  # seconds, when a hub that limits us names none
 LONGEST_WAIT = 3600
+NOT_A_HUB = "What answers at the hub's address is not a hub."
 
 
 class HubFailure(AppError):
@@ -186,7 +187,7 @@ def _transport(error: BaseException) -> HubFailure | None:
     if isinstance(error, httpx2.TransportError):
         return HubUnreachable("The connection to the hub broke off again and again.")
     if isinstance(error, httpx2.HTTPError | FileMetadataError):
-        return HubUnreachable("What answers at the hub's address is not a hub.")
+        return HubUnreachable(NOT_A_HUB)
     return None
 
 

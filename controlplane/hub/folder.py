@@ -37,11 +37,14 @@ def is_heterogeneous(folder: Path) -> bool:
 def fault_of(folder: Path) -> str | None:
     """Why no engine can load what lies in `folder`, in one sentence; None when nothing
     speaks against it."""
-    if not folder.is_dir():
-        return "The model's folder is not there."
-    if not ((folder / "config.json").is_file() or (folder / "params.json").is_file()):
-        return "The model's folder has no config.json."
-    return _missing_weights(folder)
+    try:
+        if not folder.is_dir():
+            return "The model's folder is not there."
+        if not ((folder / "config.json").is_file() or (folder / "params.json").is_file()):
+            return "The model's folder has no config.json."
+        return _missing_weights(folder)
+    except OSError:
+        return "The model's folder can't be read."
 
 
 def _missing_weights(folder: Path) -> str | None:

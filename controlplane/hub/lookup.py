@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.hf_api import RepoSibling
 
 from controlplane.hub.cache import is_commit
-from controlplane.hub.failures import HubUnreachable
+from controlplane.hub.failures import NOT_A_HUB, HubUnreachable
 from controlplane.hub.files import HubFile
 from controlplane.hub.session import TIMEOUT
 
@@ -27,9 +28,14 @@ def resolve(endpoint: str, token: str | None, model: str, revision: str) -> Reso
     Raises what the hub client raises; `failures.translate` says what that means.
     """
     api = HfApi(endpoint=endpoint, token=token or False)
-    info = api.model_info(model, revision=revision, files_metadata=True, timeout=TIMEOUT)
+    try:
+        info = api.model_info(model, revision=revision, files_metadata=True, timeout=TIMEOUT)
+    except HFValidationError:
+        raise
+    except (ValueError, KeyError, TypeError) as e:  # a sign-in page, or JSON of another shape
+        raise HubUnreachable(NOT_A_HUB) from e
     if info.sha is None or not is_commit(info.sha):
-        raise HubUnreachable("What answers at the hub's address is not a hub.")
+        raise HubUnreachable(NOT_A_HUB)
     return Resolved(info.sha, tuple(_file(s) for s in info.siblings or ()))
 
 

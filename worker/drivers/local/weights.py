@@ -7,10 +7,12 @@ leaves its downloads running, and the next one finds them by their locks.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -31,17 +33,19 @@ from controlplane.paths import DataDir
 from controlplane.settings import Settings
 from controlplane.telemetry import logger
 from worker.downloader import BUSY, DONE, ENDED, FAILED, Order
-from worker.drivers.base import WeightsOrder, WeightsSeen, WeightsState
+from worker.drivers.base import EffectRefused, WeightsOrder, WeightsSeen, WeightsState
 
 STOP_SECONDS = 5.0  # SIGTERM to SIGKILL; a downloader ends at once when it is asked
+INTRODUCTION_SECONDS = 2.0  # from holding the lock to standing in child.json
 LARGEST_LOG = 1_000_000  # bytes; then the log starts anew
 # What a downloader gets of our environment: ways out to the network, and the hub client's
 # own switches. No secret but its token, and no access to the databases.
 _PASSED = (
-    "PATH LANG LC_ALL TZ TMPDIR SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY HTTPS_PROXY ALL_PROXY"
-    " NO_PROXY http_proxy https_proxy all_proxy no_proxy HF_HUB_OFFLINE HF_HUB_DISABLE_XET"
-    " HF_XET_HIGH_PERFORMANCE"
-).split()
+    *("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET", "HF_XET_HIGH_PERFORMANCE"),
+)
 _log = logger(__name__)
 
 
@@ -68,7 +72,8 @@ class LocalWeights:
 
     def fetch(self, order: WeightsOrder) -> None:
         """Start a downloader for weights of the hub, unless one works on them or they are
-        here. Also after a failure: when to try again is the caller's business."""
+        here. Also after a failure: when to try again is the caller's business. Raises
+        EffectRefused when this machine can't even begin one."""
         try:
             model, _ = checked(order.model, order.revision)
         except ModelNotFound:
@@ -78,18 +83,25 @@ class LocalWeights:
         ):
             return
         attempt = Attempt(self._data.download(model, order.revision))
-        lock = attempt.try_lock()
-        if lock is None:
-            return
-        with lock:
-            attempt.begin()
-            self._start(model, order.revision, attempt, lock)
+        try:
+            lock = attempt.try_lock()
+            if lock is None:
+                return
+            with lock:
+                attempt.begin()
+                self._start(model, order.revision, attempt, lock)
+        except OSError as e:
+            full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise EffectRefused(
+                Reason.DISK_FULL if full else Reason.DOWNLOAD_FAILED,
+                f"A download of {model} can't be begun: {os.strerror(e.errno or 0)}.",
+            ) from e
 
     def stop_all(self) -> None:
         """End every download of this data directory, and return when they have ended. What
         they fetched stays, and a later fetch goes on from there."""
         attempts = [Attempt(f) for f in _folders(self._data.downloads)]
-        running = [p for a in attempts if a.is_worked_on() and (p := _process(a.child()))]
+        running = [p for a in attempts if (p := _running(a))]
         for process in running:
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
@@ -161,6 +173,8 @@ class LocalWeights:
                 pass_fds=(lock.fileno(),),
                 start_new_session=True,
             )
+        with suppress(psutil.Error):
+            attempt.introduce(Child(process.pid, psutil.Process(process.pid).create_time()))
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(order.to_json().encode())
@@ -196,8 +210,20 @@ def _see_out(process: subprocess.Popen[bytes], attempt: Attempt) -> None:
         attempt.fail(failure, datetime.now(UTC))
 
 
+def _running(attempt: Attempt) -> psutil.Process | None:
+    """The downloader that fills a folder. One that was started this instant may not stand
+    there yet, so we look again for a while."""
+    until = time.monotonic() + INTRODUCTION_SECONDS
+    while attempt.is_worked_on():
+        process = _process(attempt.child())
+        if process is not None or time.monotonic() > until:
+            return process
+        time.sleep(0.05)
+    return None
+
+
 def _process(child: Child | None) -> psutil.Process | None:
-    """The downloader that a folder names, if it is still that process."""
+    """The process that a folder names, if it is still that one."""
     if child is None:
         return None
     try:
@@ -210,7 +236,7 @@ def _process(child: Child | None) -> psutil.Process | None:
 def _folders(parent: Path) -> list[Path]:
     try:
         return [p for p in parent.iterdir() if p.is_dir()]
-    except FileNotFoundError:
+    except OSError:
         return []
 
 
