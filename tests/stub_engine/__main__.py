@@ -29,6 +29,8 @@ changes, so that a test steers a deployment by its registered folder, even while
     crash_code          exit status of a crash; vLLM's is 0 (0)
     die_on_request      "before": exit with crash_code when a completion comes; "during": after
                         its third chunk (null)
+    die_now             a running one ends with this exit status within 50 ms; set before a start
+                        it changes nothing (null)
     hang_on_term        SIGTERM does nothing (false)
     wrong_name          serve under this name, not the one that was asked for (null)
     spawn_child         a child process in the same group, as EngineCore is. When it is killed:

@@ -27,6 +27,7 @@ class Knobs:
     crash_after_seconds: float | None = None
     crash_code: int = 0
     die_on_request: str | None = None
+    die_now: int | None = None
     hang_on_term: bool = False
     wrong_name: str | None = None
     spawn_child: bool = False

@@ -97,11 +97,13 @@ async def _serve(
     if knobs().crash_after_seconds is not None:
         life.after(knobs().crash_after_seconds or 0, knobs().crash_code)
     watch = asyncio.create_task(life.watch_child(child)) if child else None
+    orders = asyncio.create_task(life.watch_orders())
     _say("APIServer", "INFO", f"Starting vLLM server on http://{args.host}:{args.port}")
     print(f"INFO:     Started server process [{os.getpid()}]", flush=True)
     print("INFO:     Application startup complete.", flush=True)
     code = await ended
     server.close()
+    orders.cancel()
     if watch:
         watch.cancel()
     print(f"INFO:     Finished server process [{os.getpid()}]", flush=True)
@@ -143,6 +145,12 @@ class _Life:
             self._surface.cut.set()  # and it stays there, as the real one does
             return
         self.end(0)
+
+    async def watch_orders(self) -> None:
+        before = self._knobs().die_now
+        while (status := self._knobs().die_now) is None or status == before:
+            await asyncio.sleep(0.05)
+        self.end(status)
 
     async def watch_child(self, child: subprocess.Popen[bytes]) -> None:
         while child.poll() is None:

@@ -63,13 +63,19 @@ def try_slot(folder: Path, slot: int) -> int | None:
 
 
 def slot_held(folder: Path, slot: int) -> bool:
-    """True while an engine of this slot runs or is just being started."""
-    if not (folder / f"slot-{slot}.lock").exists():
+    """True while an engine of this slot runs, is just being started, or is cleaned up after."""
+    try:
+        fd = os.open(folder / f"slot-{slot}.lock", os.O_RDONLY)
+    except FileNotFoundError:
         return False
-    fd = try_slot(folder, slot)
-    if fd is not None:
+    try:
+        # Shared, so that two who ask don't take each other for an engine.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
         os.close(fd)
-    return fd is None
+    return False
 
 
 @contextmanager

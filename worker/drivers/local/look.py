@@ -34,7 +34,8 @@ def look(folder: ReplicaFolder) -> ReplicaSeen | None:
             raise Unreachable("a start is under way")
         return None
     if folder.stopped(life):
-        return _seen(order, life, ReplicaState.STOPPING) if life.members() else None
+        ends = life.members() or slot_held(folder.path.parent, folder.slot)
+        return _seen(order, life, ReplicaState.STOPPING) if ends else None
     if not life.main_lives():
         return _ended(folder, order, life)
     return _living(folder, order, life)
