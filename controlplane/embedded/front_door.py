@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass
+from typing import Any
 
 _LARGEST = 1_048_576
 
@@ -13,6 +14,15 @@ _LARGEST = 1_048_576
 class Answer:
     status: int
     body: bytes
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The body, where it is a JSON object; else an empty one."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 def ask(
@@ -48,16 +58,9 @@ def ready(host: str, port: int) -> bool:
 def sign_in_path(host: str, port: int, key: str) -> str | None:
     """A fresh single-use link, without the origin; None when none could be had."""
     answer = ask(host, port, "POST", "/api/v1/sign-in-links", key=key)
-    if answer is None or answer.status not in (200, 201):
-        return None
-    try:
-        found = json.loads(answer.body)
-    except ValueError:
-        return None
-    token = found.get("token") if isinstance(found, dict) else None
-    if isinstance(token, str):
-        return f"/sign-in?token={token}"
-    return None
+    found = answer.object if answer is not None and answer.status == 201 else {}
+    _, path, token = str(found.get("url", "")).partition("/sign-in?token=")
+    return path + token if token else None
 
 
 def reachable(host: str) -> str:

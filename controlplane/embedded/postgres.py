@@ -88,22 +88,31 @@ def place_of(data_dir: Path, system_dir: Path) -> PostgresPlace:
     )
 
 
+def sockets_of(data_dir: Path, system_dir: Path) -> Path:
+    """Where `place_of` puts the socket, without making anything."""
+    home = data_dir if database_account(create=False) is None else system_dir / key_of(data_dir)
+    return socket_dir(home / "sockets", data_dir, _SOCKET)
+
+
 def url_of(data_dir: Path, system_dir: Path) -> str:
     """The address that `place_of` leads to, without making anything."""
-    home = data_dir if database_account(create=False) is None else system_dir / key_of(data_dir)
-    sockets = socket_dir(home / "sockets", data_dir, _SOCKET)
-    return f"postgresql+psycopg://{NAME}@/{NAME}?host={sockets}"
+    return f"postgresql+psycopg://{NAME}@/{NAME}?host={sockets_of(data_dir, system_dir)}"
 
 
 def answers(place: PostgresPlace) -> bool:
-    """True when a server takes connections at `place`: it answers the first message of the
-    protocol with something else than an error."""
+    """True when a server takes connections at `place`."""
+    return takes_connections(place.sockets)
+
+
+def takes_connections(sockets: Path) -> bool:
+    """True when the server whose socket lies there answers the first message of the protocol
+    with something else than an error."""
     user = b"user\0" + NAME.encode() + b"\0database\0" + NAME.encode() + b"\0\0"
     body = (196608).to_bytes(4, "big") + user
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(2.0)
-            s.connect(str(place.sockets / _SOCKET))
+            s.connect(str(sockets / _SOCKET))
             s.sendall((len(body) + 4).to_bytes(4, "big") + body)
             first = s.recv(1)
             s.sendall(b"X\0\0\0\4")

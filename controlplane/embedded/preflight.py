@@ -37,8 +37,8 @@ def check(settings: Settings, machine: Machine) -> None:
     holder = RunFolder(settings.data_dir).holder()
     if holder is not None:
         raise already_runs(holder, settings.data_dir)
-    _check_engine(settings, machine)
-    _check_disk(settings, machine)
+    check_engine(settings, machine)
+    check_disk(settings, machine)
     check_port(settings.server.host, settings.server.port)
 
 
@@ -130,7 +130,8 @@ def _installs_engine(settings: Settings) -> bool:
     return settings.driver == "local" and settings.engines.command is None
 
 
-def _check_engine(settings: Settings, machine: Machine) -> None:
+def check_engine(settings: Settings, machine: Machine) -> None:
+    """Raises Refused where the engine that would be installed can't run."""
     if not _installs_engine(settings) or machine.gpus:
         return
     if not machine.cpu_engine_runs:
@@ -148,9 +149,12 @@ def _check_engine(settings: Settings, machine: Machine) -> None:
         )
 
 
-def _check_disk(settings: Settings, machine: Machine) -> None:
+def check_disk(settings: Settings, machine: Machine) -> None:
+    """Raises Refused where the disk has no room for what is still to be installed."""
     needed = _DISK_TO_RUN
-    if _installs_engine(settings) and not any(DataDir(settings.data_dir).engines.glob("*/bin")):
+    if _installs_engine(settings) and not any(
+        DataDir(settings.data_dir).engines.glob("*/slipstream-engine.json")
+    ):
         needed = _DISK_WITH_GPU_ENGINE if machine.gpus else _DISK_WITH_CPU_ENGINE
     if machine.disk_free_bytes < needed:
         raise Refused(
