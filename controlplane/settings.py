@@ -69,13 +69,15 @@ class Reconcile:
 class Engines:
     """`command` replaces the installed engine (`SLIPSTREAM_ENGINE_COMMAND`); `start_timeout`
     ends a start that never answers; after `attempts` failed starts in a row the slot is
-    freed; `retry_first` doubles up to `retry_cap`. `cpu_slots` 0 lets the machine decide."""
+    freed; `retry_first` doubles up to `retry_cap`; being ready for `steady_after` forgets the
+    failures before. `cpu_slots` 0 lets the machine decide."""
 
     command: str | None = None
     start_timeout: float = 1800.0
     attempts: int = 5
     retry_first: float = 2.0
     retry_cap: float = 300.0
+    steady_after: float = 60.0
     stop_grace: float = 15.0  # SIGTERM to SIGKILL, once nothing is in flight
     cpu_slots: int = 0
     log_bytes: int = 10_000_000  # a log file is rotated there, keeping one older file
@@ -287,6 +289,7 @@ def _engines(env: _Environment) -> Engines:
         attempts=env.whole("SLIPSTREAM_START_ATTEMPTS", d.attempts),
         retry_first=env.seconds("SLIPSTREAM_RETRY_FIRST", d.retry_first),
         retry_cap=env.seconds("SLIPSTREAM_RETRY_CAP", d.retry_cap),
+        steady_after=env.seconds("SLIPSTREAM_STEADY_SECONDS", d.steady_after),
         stop_grace=env.seconds("SLIPSTREAM_STOP_GRACE", d.stop_grace),
         cpu_slots=env.whole("SLIPSTREAM_CPU_SLOTS", d.cpu_slots, low=0),
         log_bytes=env.whole("SLIPSTREAM_LOG_BYTES", d.log_bytes, low=10_000),

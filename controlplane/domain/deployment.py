@@ -107,7 +107,9 @@ class DeploymentSpec:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the machine chose for a deployment. None: not chosen yet."""
+    """What the machine chose for a deployment. None: not chosen yet. `generation` is the one
+    that it was chosen for; `revision` belongs to the model and branch that `revision_of`
+    names, and stays with it whatever the branch does meanwhile."""
 
     method: Method | None = None
     tokens: int | None = None
@@ -116,6 +118,8 @@ class Resolved:
     revision: str | None = None
     draft_revision: str | None = None
     template: int | None = None
+    generation: int | None = None
+    revision_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +192,15 @@ class IntentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A numbered wish for sleep or waking. The highest number wins; a wake expires."""
+    """A numbered wish for sleep or waking. The highest number wins; a wake expires.
+    `asked_by` is a principal's name, `gateway:...` or `reconciler`."""
 
     number: int
     kind: IntentKind
     created_at: datetime
     expires_at: datetime | None = None
     reason: Reason | None = None
+    asked_by: str = ""
 
     def alive(self, now: datetime) -> bool:
         return self.expires_at is None or now < self.expires_at

@@ -45,6 +45,8 @@ class Reason(StrEnum):
     PAUSED_BY_PERSON = "PausedByPerson"
     DELETE_REQUESTED = "DeleteRequested"
     FINISHING_REQUESTS = "FinishingRequests"
+    NOT_ANSWERING = "NotAnswering"
+    INVALID_SPEC = "InvalidSpec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +180,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = MappingProxyType(
         ),
         Reason.DELETE_REQUESTED: Explanation("Being deleted."),
         Reason.FINISHING_REQUESTS: Explanation("Requests in flight are finishing."),
+        Reason.NOT_ANSWERING: Explanation(
+            "The engine lives and does not answer at the moment.",
+            "It is restarted when it stays so; its log may say why: slipstream logs NAME.",
+        ),
+        Reason.INVALID_SPEC: Explanation(
+            "The stored spec can't be read by this version.",
+            "Change the spec, or delete the deployment.",
+        ),
     }
 )

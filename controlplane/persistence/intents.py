@@ -51,6 +51,7 @@ def newest(session: Session, ids: Collection[str]) -> dict[DeploymentId, Intent]
             created_at=r.created_at,
             expires_at=r.expires_at,
             reason=Reason(r.reason) if r.reason else None,
+            asked_by=r.asked_by,
         )
         for r in rows
     }
