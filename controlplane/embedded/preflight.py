@@ -6,11 +6,12 @@ system's Python and nothing installed: standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -98,14 +99,18 @@ def listener(port: int) -> str | None:
     }
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for pid in filter(str.isdigit, os.listdir("/proc")) if wanted else ():
-        try:
-            links = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
-        except OSError:
-            continue
-        if links & wanted:
+        if wanted.intersection(_open_files(pid)):
             words = command_of(int(pid))
             return f"process {pid}" + (f" ({Path(words[0]).name})" if words and words[0] else "")
     return None
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    """What a process has open, as far as this user may see; it may change meanwhile."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{fd}")
 
 
 def _lines(table: str) -> list[str]:
