@@ -17,7 +17,7 @@ from huggingface_hub import constants, snapshot_download
 
 from controlplane.hub import large_file
 from controlplane.hub.cache import Snapshot, checked, find_snapshot, remember, repo_folder
-from controlplane.hub.failures import BadWeights, DiskFull, translate
+from controlplane.hub.failures import BadWeights, DiskFull, HubFailure, translate
 from controlplane.hub.files import HubFile, wanted_files
 from controlplane.hub.lookup import resolve
 from controlplane.hub.progress import Report, watch
@@ -58,7 +58,9 @@ def download(
     try:
         with repo_lock(cache, model):
             return _download(hub, cache, model, wanted, report, free)
-    except (Exception, ExceptionGroup) as e:
+    except HubFailure:
+        raise
+    except Exception as e:
         now = datetime.now(UTC)
         raise translate(
             e, model=model, revision=wanted, with_token=hub.token is not None, now=now

@@ -100,7 +100,7 @@ def _passes(error: Exception) -> bool:
     """True for what may well be over at the next attempt."""
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code >= 500 or error.response.status_code == 408
-    return not isinstance(error, httpx2.ConnectError | httpx2.ProxyError)
+    return not isinstance(error, httpx2.ProxyError)
 
 
 def _append(source: Source, path: str, had: int, file: BinaryIO, stop: Event) -> None:

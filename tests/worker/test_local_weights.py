@@ -12,11 +12,14 @@ from huggingface_hub import close_session
 from controlplane.domain.reasons import Reason
 from controlplane.hub.cache import repo_folder
 from controlplane.hub.download import Hub, download
+from controlplane.long_jobs import Job, Progress
+from controlplane.settings import Settings
 from tests.hub_server.fixtures import hub, machine
 from tests.hub_server.machine import Machine, fingerprint
 from tests.hub_server.repos import tiny_model
 from tests.hub_server.server import HubServer
-from worker.drivers.base import EffectRefused, WeightsState
+from worker.drivers.base import EffectRefused, WeightsOrder, WeightsState
+from worker.drivers.local.weights import SETUP_SECONDS, LocalWeights
 
 __all__ = ["hub", "machine"]
 
@@ -154,14 +157,42 @@ def test_a_demo_model_is_ready_once_it_is_complete(machine: Machine) -> None:
     assert seen.revision is None
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_a_demo_model_that_nobody_makes_says_how_to_make_it(
     machine: Machine, hub: HubServer
 ) -> None:
-    machine.fetch("demo/smollm2-135m")
-    seen = machine.weights.observe("demo/smollm2-135m", None)
+    clock = Clock()
+    weights = LocalWeights(Settings(machine.data_dir), dict, clock=clock)
+    weights.fetch(WeightsOrder("demo/smollm2-135m"))
+    assert weights.observe("demo/smollm2-135m", None).state is WeightsState.FETCHING
+    clock.now = SETUP_SECONDS
+    seen = weights.observe("demo/smollm2-135m", None)
     assert (seen.state, seen.reason) == (WeightsState.FAILED, Reason.MODEL_NOT_FOUND)
     assert "slipstream demo-models" in seen.detail
     assert not hub.requests
+
+
+@pytest.mark.parametrize("job", ["models/demo", "models/demo/smollm2-135m", "engines/cpu-0.32.0"])
+def test_a_demo_model_is_on_its_way_while_the_setup_works(machine: Machine, job: str) -> None:
+    clock = Clock()
+    weights = LocalWeights(Settings(machine.data_dir), dict, clock=clock)
+    with Job(machine.data_dir / job).work() as report:
+        report(Progress(0.25, "step", "Working."))
+        for now in (0.0, 1_000.0):
+            clock.now = now
+            seen = weights.observe("demo/smollm2-135m", None)
+            assert seen.state is WeightsState.FETCHING
+            assert seen.fraction == (None if job.startswith("engines") else 0.25)
+    clock.now = 1_001.0
+    assert weights.observe("demo/smollm2-135m", None).state is WeightsState.FETCHING
+    clock.now = 1_001.0 + SETUP_SECONDS
+    assert weights.observe("demo/smollm2-135m", None).state is WeightsState.FAILED
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:

@@ -29,6 +29,7 @@ from controlplane.hub.attempts import Attempt, Child
 from controlplane.hub.cache import Snapshot, checked, find_snapshot
 from controlplane.hub.failures import DownloadFailed, ModelNotFound
 from controlplane.hub.folder import fault_of, is_heterogeneous
+from controlplane.long_jobs import Job
 from controlplane.paths import DataDir
 from controlplane.settings import Settings
 from controlplane.telemetry import logger
@@ -36,6 +37,7 @@ from worker.downloader import BUSY, DONE, ENDED, FAILED, Order
 from worker.drivers.base import EffectRefused, WeightsOrder, WeightsSeen, WeightsState
 
 STOP_SECONDS = 5.0  # SIGTERM to SIGKILL; a downloader ends at once when it is asked
+SETUP_SECONDS = 30.0  # demo models that nobody makes for so long are made by nobody
 INTRODUCTION_SECONDS = 2.0  # from holding the lock to standing in child.json
 LARGEST_LOG = 1_000_000  # bytes; then the log starts anew
 # What a downloader gets of our environment: ways out to the network, and the hub client's
@@ -50,12 +52,20 @@ _log = logger(__name__)
 
 
 class LocalWeights:
-    """`registered` tells the folders of `local/NAME`, by name."""
+    """`registered` tells the folders of `local/NAME`, by name; `clock` counts seconds."""
 
-    def __init__(self, settings: Settings, registered: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        registered: Callable[[], Mapping[str, str]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
         self._data = DataDir(settings.data_dir)
         self._registered = registered
+        self._clock = clock
+        self._nobody_since: float | None = None  # when demo models were first made by nobody
 
     def observe(self, model: str, revision: str | None) -> WeightsSeen:
         """Where a model's weights are, or how far. Reads files only."""
@@ -98,23 +108,23 @@ class LocalWeights:
             ) from e
 
     def stop_all(self) -> None:
-        """End every download of this data directory, and return when they have ended. What
-        they fetched stays, and a later fetch goes on from there."""
-        attempts = [Attempt(f) for f in _folders(self._data.downloads)]
-        running = [p for a in attempts if (p := _running(a))]
-        for process in running:
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
-        _, alive = psutil.wait_procs(running, timeout=STOP_SECONDS)
-        for process in alive:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(alive, timeout=STOP_SECONDS)
+        """As `stop_downloads`, of this data directory."""
+        stop_downloads(self._data)
 
     def _demo(self, name: str) -> WeightsSeen:
         folder = self._data.demo_models / name
         if (folder / ".complete").is_file():
             return _ready(folder, None)
+        making = _making(self._data, name)
+        now = self._clock()
+        if making is not None:
+            self._nobody_since = None
+            return making
+        # The setup goes from one job to the next, and begins a moment after we do.
+        if self._nobody_since is None:
+            self._nobody_since = now
+        if now - self._nobody_since < SETUP_SECONDS:
+            return WeightsSeen(WeightsState.FETCHING)
         return _failed(
             Reason.MODEL_NOT_FOUND,
             f"demo/{name} is not on this machine; slipstream demo-models makes the demo pair.",
@@ -193,6 +203,32 @@ class LocalWeights:
         if hub.token is not None:
             own["HF_TOKEN"] = hub.token
         return {name: os.environ[name] for name in _PASSED if name in os.environ} | own
+
+
+def stop_downloads(data: DataDir) -> None:
+    """End every download of a data directory, and return when they have ended. What they
+    fetched stays, and a later fetch goes on from there."""
+    running = [p for f in _folders(data.downloads) if (p := _running(Attempt(f)))]
+    for process in running:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, alive = psutil.wait_procs(running, timeout=STOP_SECONDS)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=STOP_SECONDS)
+
+
+def _making(data: DataDir, name: str) -> WeightsSeen | None:
+    """A demo model in the making, or waiting for the engine that is set up before it."""
+    for job in (Job(data.demo_models / name), Job(data.demo_models)):
+        seen = job.seen()
+        if seen is not None and seen.running:
+            return WeightsSeen(WeightsState.FETCHING, fraction=seen.progress.fraction)
+    engines = (Job(f.with_suffix("")).seen() for f in data.engines.glob("*.json"))
+    if any(seen is not None and seen.running for seen in engines):
+        return WeightsSeen(WeightsState.FETCHING)
+    return None
 
 
 def _see_out(process: subprocess.Popen[bytes], attempt: Attempt) -> None:
