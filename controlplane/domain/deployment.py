@@ -147,7 +147,8 @@ class Status:
     `after_drain` is the phase that a drain of all replicas leads to. `first_ready_at` is of
     the current spell awake: the idle clock starts there. `up_since` is when that spell's
     start began; the timer policy counts from it. `waiting_since` orders the queue for a slot.
-    `attempts` counts starts that failed in a row, `retry_at` says when the next one may be.
+    `attempts` counts starts that failed in a row, `retry_at` says when the next one may be;
+    `given_up` is true once no more follow by themselves.
     """
 
     phase: Phase = Phase.QUEUED
@@ -165,6 +166,7 @@ class Status:
     up_since: datetime | None = None
     waiting_since: datetime | None = None
     attempts: int = 0
+    given_up: bool = False
     retry_at: datetime | None = None
     handled_intent: int = 0
     after_drain: Phase | None = None

@@ -32,7 +32,8 @@ class Limits:
 
     def delay(self, attempts: int) -> timedelta:
         """How long to wait after the `attempts`-th failure in a row."""
-        return min(self.retry_cap, self.retry_first * 2 ** min(max(attempts - 1, 0), 20))
+        doubled: int = 1 << min(max(attempts - 1, 0), 20)
+        return min(self.retry_cap, self.retry_first * doubled)
 
 
 @dataclass(frozen=True, slots=True)

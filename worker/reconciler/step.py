@@ -118,12 +118,13 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the status becomes and what is to be done. `again_in` is in seconds; None: the
-    next sweep or hint is soon enough."""
+    """What the status becomes and what is to be done. `trail` are the phases gone through, in
+    order; `again_in` is in seconds; None: the next sweep or hint is soon enough."""
 
     status: Status
     actions: tuple[Action, ...] = ()
     again_in: float | None = None
+    trail: tuple[Phase, ...] = ()
 
 
 @dataclass(slots=True)
@@ -134,6 +135,7 @@ class Sketch:
     now: datetime
     actions: list[Action] = field(default_factory=list)
     again_in: float | None = None
+    trail: list[Phase] = field(default_factory=list)
 
     def do(self, *actions: Action) -> None:
         self.actions.extend(actions)
@@ -150,6 +152,7 @@ class Sketch:
         """Advance; raises IllegalStep where the table has no such step."""
         if phase is not self.status.phase:
             self.set(phase=advance(self.status.phase, phase), since=self.now)
+            self.trail.append(phase)
 
     def say(
         self,
@@ -168,4 +171,4 @@ class Sketch:
         )
 
     def step(self) -> Step:
-        return Step(self.status, tuple(self.actions), self.again_in)
+        return Step(self.status, tuple(self.actions), self.again_in, tuple(self.trail))

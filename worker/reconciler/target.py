@@ -82,17 +82,17 @@ def rendering(f: Facts) -> Rendering | None:
     target, draft = ready[0], ready[1] if len(ready) > 1 else None
     hetero = draft is not None and draft.heterogeneous
     fresh = choose(d, f.tier, draft_says_heterogeneous=hetero)
-    revisions = {
-        "revision": target.revision,
-        "revision_of": revision_key(d.spec) if target.revision else None,
-        "draft_revision": draft.revision if draft else None,
-    }
     assert target.path is not None
     draft_path = draft.path if draft else None
-    made = [
-        _render(d, f.tier, replace(chosen, **revisions), target.path, draft_path)
-        for chosen in (fresh, _carried(d, fresh))
-    ]
+    made = []
+    for chosen in (fresh, _carried(d, fresh)):
+        resolved = replace(
+            chosen,
+            revision=target.revision,
+            revision_of=revision_key(d.spec) if target.revision else None,
+            draft_revision=draft.revision if draft else None,
+        )
+        made.append(_render(d, f.tier, resolved, target.path, draft_path))
     running = {r.render_hash for r in f.replicas if r.route is not RouteState.DRAINING}
     return made[1] if made[1].render_hash in running else made[0]
 
