@@ -40,7 +40,8 @@ class Faults:
     with the hub's own RateLimit header. `store_status`: large files get it. `cut_after`: a
     large file's connection breaks after so many bytes of an answer. `hold_after`: it stands
     still there until `release`. `drip`: bytes a second. `ignore_range`: answers start at 0.
-    `spoil`: large files come with a wrong byte.
+    `spoil`: large files come with a wrong byte. `announce`: the size that large files are said
+    to have. `missing`: listed files that are not there.
     """
 
     status: int | None = None
@@ -53,6 +54,7 @@ class Faults:
     drip: int | None = None
     ignore_range: bool = False
     spoil: bool = False
+    announce: int | None = None
     not_a_hub: bool = False
     missing: set[str] = field(default_factory=set)
     release: threading.Event = field(default_factory=threading.Event)
@@ -238,7 +240,7 @@ class _HubHandler(_Handler):
         repo, commit = found
         files = repo.commits[commit].values()
         if kind == "tree":
-            self.answer_json([_tree_entry(f) for f in files])
+            self.answer_json([_tree_entry(f, self._size(f)) for f in files])
             return
         blobs = "blobs" in query
         self.answer_json(
@@ -253,9 +255,13 @@ class _HubHandler(_Handler):
                 "downloads": 0,
                 "likes": 0,
                 "tags": [],
-                "siblings": [_sibling(f, blobs=blobs) for f in files],
+                "siblings": [_sibling(f, self._size(f), blobs=blobs) for f in files],
             }
         )
+
+    def _size(self, file: File) -> int:
+        announced = self.hub.faults.announce if file.is_lfs else None
+        return len(file.content) if announced is None else announced
 
     def _resolve(self, model: str, revision: str, path: str, request: Request) -> None:
         found = self._found(model, revision)
@@ -330,18 +336,16 @@ class _StoreHandler(_Handler):
                 faults.release.wait()
 
 
-def _sibling(file: File, *, blobs: bool) -> dict[str, object]:
+def _sibling(file: File, size: int, *, blobs: bool) -> dict[str, object]:
     if not blobs:
         return {"rfilename": file.path}
-    size = len(file.content)
     told: dict[str, object] = {"rfilename": file.path, "size": size, "blobId": file.blob_id}
     if file.is_lfs:
         told["lfs"] = {"sha256": file.sha256, "size": size, "pointerSize": 134}
     return told
 
 
-def _tree_entry(file: File) -> dict[str, object]:
-    size = len(file.content)
+def _tree_entry(file: File, size: int) -> dict[str, object]:
     told: dict[str, object] = {
         "type": "file",
         "path": file.path,

@@ -156,6 +156,27 @@ def test_a_hub_that_is_down_is_unreachable(machine: Machine, hub: HubServer) -> 
     assert seen.detail == "No connection to the hub could be made."
 
 
+def test_an_offline_machine_asks_no_hub(
+    machine: Machine, hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    seen = machine.fetched(MODEL)
+    assert seen.reason is Reason.HUB_UNREACHABLE
+    assert "HF_HUB_OFFLINE" in seen.detail
+    assert not hub.requests
+
+
+def test_a_model_larger_than_the_disk_is_told_before_it_fills_it(
+    machine: Machine, hub: HubServer
+) -> None:
+    hub.add(MODEL, tiny_model(SHARD))
+    hub.faults.announce = 10**18
+    seen = machine.fetched(MODEL)
+    assert seen.reason is Reason.DISK_FULL
+    assert "needs 1000000000.0 GB more on disk" in seen.detail
+    assert hub.sent_bytes() == 0
+
+
 def test_a_sign_in_page_in_the_hubs_place_is_no_hub(machine: Machine, hub: HubServer) -> None:
     hub.faults.not_a_hub = True
     seen = machine.fetched(MODEL)
