@@ -7,9 +7,8 @@ import os
 import shlex
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from controlplane.domain.deployment import Deployment
 from controlplane.domain.tiers import DeviceKind
@@ -81,8 +80,7 @@ class LocalWorld(World):
 
     def starts(self, d: Deployment) -> list[dict[str, int]]:
         """Every start there ever was, by the engines' own word."""
-        path = Path(self.model_path(d)) / "starts.jsonl"
-        return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+        return _lines(Path(self.model_path(d)) / "starts.jsonl")
 
     def hold_back(self, d: Deployment) -> None:
         self.steer(d, never_listen=True)
@@ -98,68 +96,62 @@ class LocalWorld(World):
         self.steer(d, die_now=status)
         until(lambda: self.processes(d) == 0)
 
-    def engines(self, d: Deployment) -> list[psutil.Process]:
-        path = self.model_path(d)
-        return [p for p in _all_processes() if path in _arguments(p) and str(STUB) in _arguments(p)]
-
     def processes(self, d: Deployment) -> int:
-        return len(self.engines(d))
+        path = self.model_path(d)
+        return sum(path in p.words and str(STUB) in p.words for p in _all_processes())
 
-    def leftovers(self) -> list[psutil.Process]:
+    def leftovers(self) -> list[int]:
         """Whatever runs from this world: engines, their children, keepers."""
         mark = str(self.folder)
-        found = [p for p in _all_processes() if mark in _all_of(p)]
-        groups = {line["pid"] for d in self._models() for line in self._lines(d)}
-        return found + [p for p in _all_processes() if _group(p) in groups and p not in found]
+        groups = {line["pid"] for path in self._starts_files() for line in _lines(path)}
+        return [
+            p.pid
+            for p in _all_processes()
+            if p.group in groups or any(mark in word for word in (*p.words, *p.open_files()))
+        ]
 
     def end(self) -> None:
-        for p in self.leftovers():
+        for pid in self.leftovers():
             try:
-                os.kill(p.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         until(lambda: not self.leftovers())
 
-    def _models(self) -> list[Path]:
-        models = self.folder / "models"
-        return [p for p in models.iterdir() if p.is_dir()] if models.exists() else []
-
-    def _lines(self, model: Path) -> list[dict[str, int]]:
-        path = model / "starts.jsonl"
-        return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+    def _starts_files(self) -> list[Path]:
+        return list((self.folder / "models").glob("*/starts.jsonl"))
 
 
-def _all_processes() -> list[psutil.Process]:
-    return [p for p in psutil.process_iter() if _alive(p)]
+def _lines(path: Path) -> list[dict[str, int]]:
+    return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
 
 
-def _alive(p: psutil.Process) -> bool:
-    try:
-        return p.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    group: int
+    words: tuple[str, ...]
+
+    def open_files(self) -> list[str]:
+        """A keeper is known by the log that it holds."""
+        links = []
+        for fd in (1, 2):
+            try:
+                links.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
+            except OSError:
+                continue
+        return links
 
 
-def _arguments(p: psutil.Process) -> list[str]:
-    try:
-        return p.cmdline()
-    except psutil.Error:
-        return []
-
-
-def _all_of(p: psutil.Process) -> str:
-    """Its command line and its open files: a keeper is known by the log that it holds."""
-    links = []
-    for fd in (1, 2):
+def _all_processes() -> list[_Process]:
+    """Read here and not by the driver's own code, which tests must not trust."""
+    found = []
+    for name in os.listdir("/proc"):
         try:
-            links.append(os.readlink(f"/proc/{p.pid}/fd/{fd}"))
-        except OSError:
+            pid = int(name)
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+            if words:  # a zombie has none
+                found.append(_Process(pid, os.getpgid(pid), tuple(words.split("\0"))))
+        except (ValueError, OSError):
             continue
-    return " ".join([*_arguments(p), *links])
-
-
-def _group(p: psutil.Process) -> int:
-    try:
-        return os.getpgid(p.pid)
-    except ProcessLookupError:
-        return 0
+    return found

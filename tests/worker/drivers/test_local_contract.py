@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.worker.drivers.contract import DriverContract
@@ -12,12 +9,8 @@ from tests.worker.drivers.stubs import LocalWorld
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LocalWorld]:
-    world = LocalWorld(tmp_path)
-    try:
-        yield world
-    finally:
-        world.end()
+def world(local: LocalWorld) -> LocalWorld:
+    return local
 
 
 class TestLocalDriver(DriverContract):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from pathlib import Path
 
 from worker.drivers.local.records import Life, ReplicaFolder
 
@@ -12,15 +13,27 @@ LARGEST = 512_000  # bytes of a life that are read: a whole start is a tenth of 
 
 
 def text_of(folder: ReplicaFolder, life: Life, largest: int = LARGEST) -> str:
-    """What this life has written, its end where it is too much."""
+    """What this life has written, its end where it is too much. A log that was rotated
+    meanwhile is read across both files."""
+    older, older_changed = _tail(folder.older_log, life.log_offset, largest)
+    if older_changed is None or older_changed <= life.at:
+        text, _ = _tail(folder.log, life.log_offset, largest)
+        return text.decode("utf-8", "replace")
+    text, _ = _tail(folder.log, 0, largest)
+    return (older + text)[-largest:].decode("utf-8", "replace")
+
+
+def _tail(path: Path, start: int, largest: int) -> tuple[bytes, float | None]:
+    """The text from `start` on, or from the beginning where the file ends before that; and
+    when it was changed last, None for no file."""
     try:
-        with open(folder.log, "rb") as f:
-            size = os.fstat(f.fileno()).st_size
-            start = 0 if _rotated_since(folder, life) else min(life.log_offset, size)
-            f.seek(max(start, size - largest))
-            return f.read(largest).decode("utf-8", "replace")
+        with open(path, "rb") as f:
+            stat = os.fstat(f.fileno())
+            start = start if start <= stat.st_size else 0
+            f.seek(max(start, stat.st_size - largest))
+            return f.read(largest), stat.st_mtime
     except FileNotFoundError:
-        return ""
+        return b"", None
 
 
 def rotate(folder: ReplicaFolder, largest: int) -> None:
@@ -44,10 +57,3 @@ def rotate(folder: ReplicaFolder, largest: int) -> None:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _rotated_since(folder: ReplicaFolder, life: Life) -> bool:
-    try:
-        return folder.older_log.stat().st_mtime > life.at
-    except FileNotFoundError:
-        return False

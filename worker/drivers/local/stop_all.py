@@ -1,5 +1,5 @@
-"""Stops every local engine of the data directory, so that its GPUs are free:
-`python -m worker.drivers.local.stop_all`. What is stopped so is not counted as failed."""
+"""Stops every local engine and download of the data directory, so that GPUs and network are
+free: `python -m worker.drivers.local.stop_all`. What is stopped so is not counted as failed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from worker.drivers.base import Unreachable
 from worker.drivers.local.ending import end
 from worker.drivers.local.locks import unfenced
 from worker.drivers.local.records import ReplicaFolder, owned_deployments, replica_folders
+from worker.drivers.local.weights import LocalWeights
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0  # after SIGKILL; only a process that hangs in the kernel takes longer
@@ -79,7 +80,9 @@ def _by_deployment(data: DataDir) -> dict[DeploymentId, list[ReplicaFolder]]:
 
 def main() -> int:
     try:
-        found, left = stop_all(load_settings())
+        settings = load_settings()
+        LocalWeights(settings, dict).stop_all()
+        found, left = stop_all(settings)
     except AppError as e:
         print(f"{e.message} {e.hint}".strip(), file=sys.stderr)
         return 1
