@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 import anyio
@@ -65,7 +66,7 @@ def create_app(site: Site | None) -> FastAPI:
     if site is not None:
         app.state.changes = ChangeHub(site)
     errors.install(app)
-    app.add_middleware(SafeHeaders)
+    app.add_middleware(Envelope)
     api = APIRouter(prefix=PREFIX)
     for room in (
         deployments,
@@ -100,22 +101,37 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.site.engine.dispose()
 
 
-class SafeHeaders:
-    """Adds to every answer what keeps a browser from guessing, framing, or telling others
-    where it was. Streams pass through as they come."""
+class Envelope:
+    """What every answer carries: headers that keep a browser from guessing, framing, or
+    telling others where it was; and an end of the connection where a body that may be endless
+    was not read to its end. Streams pass through as they come."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        unread = b"transfer-encoding" in dict(scope["headers"])
+
+        async def receive_noting() -> Message:
+            nonlocal unread
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                unread = False
+            return message
+
         async def send_with(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if unread or message["status"] == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                    headers["Connection"] = "close"
             await send(message)
 
-        await self._app(scope, receive, send_with if scope["type"] == "http" else send)
+        await self._app(scope, receive_noting, send_with)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -128,9 +128,19 @@ class _OpenLog:
             self._file.close()
             self._file = self._path.open("rb", buffering=0)
             yield from self._lines(self._file.read(_BLOCK))
-        elif now.st_size < self._file.tell():  # cut short in place
+        elif now.st_size < self._file.tell():  # copied away and emptied
+            yield from self._lines(self._rest_of_copy())
             self._file.seek(0)
             yield from self._lines(self._file.read(_BLOCK))
+
+    def _rest_of_copy(self) -> bytes:
+        """What the older file holds beyond what was read before it was copied there."""
+        try:
+            with _older(self._path).open("rb") as copy:
+                copy.seek(self._file.tell())
+                return copy.read(_BLOCK)
+        except OSError:
+            return b""
 
     def close(self) -> None:
         self._file.close()
@@ -164,10 +174,15 @@ def _downloads(data: DataDir, view: View) -> Iterator[tuple[str, Path]]:
 def _last_lines(source: str, file: Path, lines: int) -> list[LogLine]:
     """From the end of `file`, and of the older one that a rotation left, where need be."""
     found: list[bytes] = []
-    for part in (file, file.with_name(file.name + ".1")):
+    for part in (file, _older(file)):
         if len(found) < lines:
             found = _read_end(part) + found
     return [LogLine(source, _plain(line)) for line in found[-lines:]]
+
+
+def _older(file: Path) -> Path:
+    """Where a rotation leaves what was in `file`."""
+    return file.with_name(f"{file.name}.1")
 
 
 def _read_end(file: Path) -> list[bytes]:

@@ -85,7 +85,7 @@ def manifest(site: Site, by: Principal, ref: str) -> ShownCommand:
             f"The tier {spec.tier} of {view.name} is no longer there.",
             hint="Bring it back in the tiers file, or give the deployment another tier.",
         )
-    current = view.status.observed_generation == view.generation
+    current = view.status.resolved.generation == view.generation
     port = _port(replicas[0].endpoint) if len(replicas) == 1 else None
     return show_command(spec, offer.tier, view.status.resolved if current else None, port)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 import uvicorn
 from fastapi import FastAPI
@@ -17,10 +19,11 @@ from starlette.testclient import TestClient
 
 from controlplane.api.app import create_app
 from controlplane.domain.tiers import GIB, Device, DeviceKind
+from controlplane.embedded.postgres import PostgresPlace
 from controlplane.paths import DataDir
 from controlplane.services.bootstrap import bootstrap
 from controlplane.services.site import Site, open_site
-from controlplane.settings import Settings
+from controlplane.settings import Settings, Stores
 from tests.api.conformance import Contract
 
 CPU = Device("cpu-0", DeviceKind.CPU, "a processor", 8 * GIB, (0, 1))
@@ -79,6 +82,28 @@ def client(stranger: TestClient, admin_key: str) -> TestClient:
     """A client with the admin's key."""
     stranger.headers["Authorization"] = f"Bearer {admin_key}"
     return stranger
+
+
+@pytest.fixture(scope="module")
+def one_client(
+    postgres_server: PostgresPlace, tmp_path_factory: pytest.TempPathFactory, contract: Contract
+) -> Iterator[TestClient]:
+    """The admin's client of one api for a whole module, for calls that must change nothing."""
+    name = f"t_{uuid.uuid4().hex}"
+    with psycopg.connect(
+        postgres_server.url("postgres").replace("+psycopg", ""), autocommit=True
+    ) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE slipstream_template'.encode())
+    settings = Settings(
+        tmp_path_factory.mktemp("data"), stores=Stores(database_url=postgres_server.url(name))
+    )
+    bootstrap(settings)
+    key = DataDir(settings.data_dir).admin_key.read_text().strip()
+    app = create_app(open_site(settings, Hints(), lambda: (CPU,)))
+    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+        client.event_hooks = {"response": [contract.check]}
+        client.headers["Authorization"] = f"Bearer {key}"
+        yield client
 
 
 @pytest.fixture

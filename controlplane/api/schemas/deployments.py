@@ -90,7 +90,7 @@ def deployment_json(view: View) -> dict[str, Any]:
             "since": moment_or_none(status.since),
             "replicas": asdict(status.replicas),
             "progress": asdict(status.progress) if status.progress else None,
-            "resolved": asdict(status.resolved),
+            "resolved": {k: getattr(status.resolved, k) for k in Resolved.model_fields},
         },
         "last_active_at": moment_or_none(status.last_active_at),
         "sleeps_at": moment_or_none(status.sleeps_at),
