@@ -41,7 +41,7 @@ def is_made(data: DataDir, name: str) -> bool:
 
 def demo_job(data: DataDir) -> Job:
     """The making of the demo models, as others can watch it."""
-    return Job(data.demo_models / ".making")
+    return Job(data.demo_models)
 
 
 def heldout_prompts() -> tuple[str, ...]:
@@ -69,6 +69,7 @@ def make_demo_models(
         )
     with demo_job(data).work(on_progress) as report:
         try:
+            data.demo_models.mkdir(parents=True, exist_ok=True)
             _make_missing(data, python, report)
         except OSError as e:
             told = uv.explain([str(e)])

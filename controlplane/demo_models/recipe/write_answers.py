@@ -1,6 +1,7 @@
 """Let the target answer the training prompts; one JSON line for each answer.
 
-    python -m controlplane.demo_models.recipe.write_answers general|support --target FOLDER --out FILE [--prompts N] [--tokens N]
+    python -m controlplane.demo_models.recipe.write_answers general|support \
+        --target FOLDER --out FILE [--prompts N] [--tokens N]
 
 A line holds token numbers: {"prompt": [...], "answer": [...]}.
 """
