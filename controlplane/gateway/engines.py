@@ -4,6 +4,7 @@ not is told by the type of the error."""
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -108,11 +109,13 @@ class Engines:
     async def _head(
         self, url: URL, body: bytes, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
+        # Large bodies are written in parts, so that none holds the loop up.
+        data = body if len(body) <= _CHUNK_BYTES else io.BytesIO(body)
         connecting = aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect)
         try:
             async with asyncio.timeout(self._limits.first_byte):
                 response = await self._session.post(
-                    url, data=body, headers=headers, allow_redirects=False, timeout=connecting
+                    url, data=data, headers=headers, allow_redirects=False, timeout=connecting
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as e:
             raise NothingAccepted from e

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.world import until, world
+from tests.gateway.world import World, until, world
 
 pytestmark = pytest.mark.system
 
 
-def test_a_request_to_a_sleeper_is_held_and_answered_by_the_woken_engine(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_request_to_a_sleeper_is_held_and_answered_by_the_woken_engine(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello")
             engine = await w.engine("hello")
             asking = asyncio.create_task(caller.answer("hello"))
@@ -27,17 +25,15 @@ def test_a_request_to_a_sleeper_is_held_and_answered_by_the_woken_engine(
             w.route(deployment, engine.url)
             assert await asking == (200, {"model": "hello", "object": "chat.completion"})
             assert w.wakes(deployment) == 1
-            due = w.sql("SELECT count(*) FROM timers WHERE due_at <= now()")
-            assert due == [(1,)]
+            due = "SELECT count(*) FROM timers WHERE deployment_id = %s AND due_at <= now()"
+            assert w.sql(due, deployment) == [(1,)]
 
     asyncio.run(story())
 
 
-def test_a_herd_of_fifty_makes_one_wake_and_all_of_it_is_answered(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_herd_of_fifty_makes_one_wake_and_all_of_it_is_answered(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello")
             engine = await w.engine("hello")
             asking = [asyncio.create_task(caller.answer("hello", n=n)) for n in range(50)]
@@ -46,16 +42,16 @@ def test_a_herd_of_fifty_makes_one_wake_and_all_of_it_is_answered(
             answers = await asyncio.gather(*asking)
             assert {status for status, _ in answers} == {200}
             assert len(engine.requests) == 50
-            assert w.sql("SELECT count(*) FROM intents") == [(1,)]
+            assert w.wakes(deployment) == 1
             await until(lambda: w.said(deployment).get("in_flight") == 0, "counts are back")
             assert w.said(deployment).get("held") == 0
 
     asyncio.run(story())
 
 
-def test_a_model_that_fell_asleep_again_is_woken_again(tmp_path: Path, database_url: str) -> None:
+def test_a_model_that_fell_asleep_again_is_woken_again(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello")
             engine = await w.engine("hello")
             for cycle in range(1, 4):
@@ -68,16 +64,16 @@ def test_a_model_that_fell_asleep_again_is_woken_again(tmp_path: Path, database_
     asyncio.run(story())
 
 
-def test_past_the_deadline_a_held_request_is_told_when_to_try_again(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_past_the_deadline_a_held_request_is_told_when_to_try_again(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", deadline="1s")
             w.sql(
                 "UPDATE deployment_status SET message = 'No slot is free: behind other.',"
                 ' detail = \'{"up_since": "2026-01-01T00:00:00+00:00",'
                 ' "first_ready_at": "2026-01-01T00:01:15+00:00"}\''
+                " WHERE deployment_id = %s",
+                deployment,
             )
             await w.shown(w.epoch())
             async with caller.ask("hello") as answer:
@@ -91,11 +87,9 @@ def test_past_the_deadline_a_held_request_is_told_when_to_try_again(
     asyncio.run(story())
 
 
-def test_a_failed_wake_ends_every_held_request_with_its_reason(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_failed_wake_ends_every_held_request_with_its_reason(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello")
             asking = [asyncio.create_task(caller.answer("hello")) for _ in range(5)]
             await until(lambda: w.said(deployment).get("held") == 5, "all are held")
@@ -113,11 +107,9 @@ def test_a_failed_wake_ends_every_held_request_with_its_reason(
     asyncio.run(story())
 
 
-def test_a_client_that_leaves_gives_its_place_to_the_next(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_client_that_leaves_gives_its_place_to_the_next(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", max_waiting=1)
             engine = await w.engine("hello")
             first = asyncio.create_task(caller.answer("hello"))
@@ -147,9 +139,9 @@ def test_held_bodies_are_bounded_in_bytes(tmp_path: Path, database_url: str) -> 
     asyncio.run(story())
 
 
-def test_reject_answers_at_once_and_wakes_all_the_same(tmp_path: Path, database_url: str) -> None:
+def test_reject_answers_at_once_and_wakes_all_the_same(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", mode="reject")
             engine = await w.engine("hello")
             for _ in range(3):
@@ -165,12 +157,11 @@ def test_reject_answers_at_once_and_wakes_all_the_same(tmp_path: Path, database_
     asyncio.run(story())
 
 
-def test_paused_says_so_and_asks_for_no_wake(tmp_path: Path, database_url: str) -> None:
+def test_paused_says_so_and_asks_for_no_wake(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="paused")
-            w.sql("UPDATE deployments SET desired = 'paused'")
-            await w.shown(w.epoch())
+            await w.shown(w.desire(deployment, "paused"))
             async with caller.ask("hello") as answer:
                 assert answer.status == 503
                 assert (await answer.json())["error"]["code"] == "deployment_paused"
@@ -180,22 +171,18 @@ def test_paused_says_so_and_asks_for_no_wake(tmp_path: Path, database_url: str) 
     asyncio.run(story())
 
 
-def test_a_pause_ends_held_requests_and_a_resume_holds_the_next(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_pause_ends_held_requests_and_a_resume_holds_the_next(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="waking")
             engine = await w.engine("hello")
             held = asyncio.create_task(caller.answer("hello"))
             await until(lambda: w.said(deployment).get("held") == 1, "held")
-            w.sql("UPDATE deployments SET desired = 'paused'")
-            w.epoch()
+            w.desire(deployment, "paused")
             status, body = await held
             assert (status, body["error"]["code"]) == (503, "deployment_paused")
             w.phase(deployment, "paused")
-            w.sql("UPDATE deployments SET desired = 'running'")
-            await w.shown(w.epoch())
+            await w.shown(w.desire(deployment, "running"))
             held = asyncio.create_task(caller.answer("hello"))
             await until(lambda: w.said(deployment).get("held") == 1, "held again")
             w.route(deployment, engine.url)
@@ -204,16 +191,13 @@ def test_a_pause_ends_held_requests_and_a_resume_holds_the_next(
     asyncio.run(story())
 
 
-def test_a_deleted_deployment_ends_its_held_requests_as_not_found(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_deleted_deployment_ends_its_held_requests_as_not_found(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello")
             held = asyncio.create_task(caller.answer("hello"))
             await until(lambda: w.said(deployment).get("held") == 1, "held")
-            w.sql("UPDATE deployments SET desired = 'deleted'")
-            w.epoch()
+            w.desire(deployment, "deleted")
             status, body = await held
             assert (status, body["error"]["code"]) == (404, "model_not_found")
 

@@ -9,16 +9,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.gateway.world import PATIENCE, free_port, until, world
+from tests.gateway.world import PATIENCE, World, free_port, until, world
 
 pytestmark = pytest.mark.system
 
 
-def test_a_draining_replica_gets_nothing_new_and_finishes_its_long_stream(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_draining_replica_gets_nothing_new_and_finishes_its_long_stream(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             old, new = await w.engine("hello"), await w.engine("hello")
             old.chunk_gate = asyncio.Semaphore(1)
@@ -40,11 +38,9 @@ def test_a_draining_replica_gets_nothing_new_and_finishes_its_long_stream(
     asyncio.run(story())
 
 
-def test_a_refused_connection_holds_and_serves_when_the_new_route_comes(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_refused_connection_holds_and_serves_when_the_new_route_comes(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             await w.shown(w.route(deployment, f"http://127.0.0.1:{free_port()}"))
             asking = asyncio.create_task(caller.answer("hello"))
@@ -56,11 +52,9 @@ def test_a_refused_connection_holds_and_serves_when_the_new_route_comes(
     asyncio.run(story())
 
 
-def test_a_replica_that_comes_back_at_its_address_is_tried_again(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_replica_that_comes_back_at_its_address_is_tried_again(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             engine = await w.engine("hello")
             await w.shown(w.route(deployment, engine.url))
@@ -74,11 +68,9 @@ def test_a_replica_that_comes_back_at_its_address_is_tried_again(
     asyncio.run(story())
 
 
-def test_an_engine_of_another_deployment_at_a_reused_port_gets_no_request(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_an_engine_of_another_deployment_at_a_reused_port_gets_no_request(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             other, right = await w.engine("other"), await w.engine("hello")
             await w.shown(w.route(deployment, other.url))
@@ -91,9 +83,9 @@ def test_an_engine_of_another_deployment_at_a_reused_port_gets_no_request(
     asyncio.run(story())
 
 
-def test_two_replicas_share_the_requests(tmp_path: Path, database_url: str) -> None:
+def test_two_replicas_share_the_requests(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             one, two = await w.engine("hello"), await w.engine("hello")
             for engine in (one, two):
@@ -110,9 +102,9 @@ def test_two_replicas_share_the_requests(tmp_path: Path, database_url: str) -> N
     asyncio.run(story())
 
 
-def test_chunks_pass_as_they_come(tmp_path: Path, database_url: str) -> None:
+def test_chunks_pass_as_they_come(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             engine = await w.engine("hello")
             engine.chunk_gate = asyncio.Semaphore(0)
@@ -128,9 +120,9 @@ def test_chunks_pass_as_they_come(tmp_path: Path, database_url: str) -> None:
     asyncio.run(story())
 
 
-def test_a_client_that_leaves_ends_the_engines_work(tmp_path: Path, database_url: str) -> None:
+def test_a_client_that_leaves_ends_the_engines_work(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             engine = await w.engine("hello")
             engine.chunk_gate = asyncio.Semaphore(1)
@@ -150,10 +142,10 @@ def test_a_client_that_leaves_ends_the_engines_work(tmp_path: Path, database_url
 
 
 def test_an_engine_that_dies_in_a_stream_ends_it_with_an_error_and_is_not_asked_again(
-    tmp_path: Path, database_url: str
+    gateway: World,
 ) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             engine = await w.engine("hello")
             engine.end_early = True
@@ -173,11 +165,9 @@ def test_an_engine_that_dies_in_a_stream_ends_it_with_an_error_and_is_not_asked_
     asyncio.run(story())
 
 
-def test_a_request_that_an_engine_took_is_never_sent_again(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_request_that_an_engine_took_is_never_sent_again(gateway: World) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello", phase="ready")
             engine, other = await w.engine("hello"), await w.engine("hello")
             engine.gate.clear()
@@ -221,10 +211,10 @@ def test_an_engine_that_says_nothing_for_too_long_is_an_error(
 
 
 def test_after_a_storm_with_clients_leaving_at_any_time_every_count_is_back_at_zero(
-    tmp_path: Path, database_url: str
+    gateway: World,
 ) -> None:
     async def story() -> None:
-        async with world(tmp_path, database_url) as (w, caller):
+        async with gateway.visit() as (w, caller):
             deployment = await w.deploy("hello")
             engine = await w.engine("hello")
             chance = random.Random(7)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import io
 import json
 import os
+import secrets
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -117,11 +121,16 @@ class World:
         self.port, self.api_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.environ = environ
+        self.workspace = "default"
         self.key: Key = make_key()
         self.engines: list[Engine] = []
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "gateway.log"
         self._runners: list[web.AppRunner] = []
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key.text}"}
 
     # The database, as the API and the reconciler would write it.
 
@@ -140,8 +149,8 @@ class World:
             )[0][0]
         )
 
-    def add_key(self, role: str = "member", workspace: str = "default") -> Key:
-        key = make_key()
+    def add_key(self, role: str = "member") -> Key:
+        key, workspace = make_key(), self.workspace
         self.sql("INSERT INTO workspaces (id) VALUES (%s) ON CONFLICT DO NOTHING", workspace)
         self.sql(
             "INSERT INTO api_keys (id, workspace, name, role, lookup, digest)"
@@ -151,11 +160,9 @@ class World:
         self.epoch()
         return key
 
-    async def deploy(
-        self, name: str, phase: str = "asleep", workspace: str = "default", **wake: Any
-    ) -> str:
-        """Declare a deployment and wait until the gateway knows it; its id is made of its
-        name."""
+    async def deploy(self, name: str, phase: str = "asleep", **wake: Any) -> str:
+        """Declare a deployment and wait until the gateway knows it."""
+        workspace = self.workspace
         deployment = f"dep_{workspace}_{name}"
         self.sql("INSERT INTO workspaces (id) VALUES (%s) ON CONFLICT DO NOTHING", workspace)
         self.sql(
@@ -180,6 +187,10 @@ class World:
         )  # fmt: skip
         return self.epoch()
 
+    def desire(self, deployment: str, desired: str) -> int:
+        self.sql("UPDATE deployments SET desired = %s WHERE id = %s", desired, deployment)
+        return self.epoch()
+
     def route(
         self, deployment: str, endpoint: str, *, slot: int = 0, state: str = "serving"
     ) -> int:
@@ -193,6 +204,7 @@ class World:
         return self.epoch()
 
     def wakes(self, deployment: str) -> int:
+        """How many wakes were asked for, all of them still in force."""
         return int(
             self.sql(
                 "SELECT count(*) FROM intents WHERE deployment_id = %s AND kind = 'wake'"
@@ -202,7 +214,7 @@ class World:
         )
 
     def heartbeat(self) -> tuple[int, dict[str, Any]] | None:
-        rows = self.sql("SELECT epoch, activity FROM gateways")
+        rows = self.sql("SELECT epoch, activity FROM gateways ORDER BY seen_at DESC")
         return (rows[0][0], rows[0][1]) if rows else None
 
     def said(self, deployment: str) -> dict[str, Any]:
@@ -216,7 +228,7 @@ class World:
 
     # Processes and servers.
 
-    async def start(self) -> None:
+    def start(self) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SLIPSTREAM_")}
         environ = {
             "SLIPSTREAM_DATABASE_URL": self.database_url,
@@ -227,19 +239,48 @@ class World:
             **self.environ,
         }
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "controlplane.gateway",
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "controlplane.gateway"],
                 env=kept | environ, cwd=ROOT, stdout=log, stderr=log,
             )  # fmt: skip
-        await until(self._answers, "the gateway answers")
 
-    async def _answers(self) -> bool:
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    async def ended(self) -> int:
+        """Wait for the gateway's process to end by itself; its exit status."""
+        process = self.process
+        assert process is not None
+        await until(lambda: process.poll() is not None, "the gateway ends")
+        return int(process.returncode)
+
+    async def answers(self) -> bool:
+        """True when the gateway listens and knows our key."""
         async with aiohttp.ClientSession() as session:
             try:
-                async with session.get(f"{self.url}/v1/models") as answer:
-                    return answer.status == 401
+                async with session.get(f"{self.url}/v1/models", headers=self.bearer) as answer:
+                    return answer.status == 200
             except aiohttp.ClientError:
                 return False
+
+    @asynccontextmanager
+    async def visit(self) -> AsyncIterator[tuple[World, Caller]]:
+        """A test's own view of this gateway: a workspace, a key and engines of its own."""
+        mine = copy.copy(self)
+        mine.workspace, mine.engines, mine._runners = f"w{secrets.token_hex(4)}", [], []
+        mine.key = mine.add_key()
+        connector = aiohttp.TCPConnector(limit=0)
+        try:
+            await until(mine.answers, "the gateway answers")
+            async with aiohttp.ClientSession(connector=connector) as session:
+                yield mine, Caller(mine, session)
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{self.log.read_text(errors='replace')[-3000:]}") from e
+        finally:
+            await mine.close()
 
     async def engine(self, name: str) -> Engine:
         made = Engine(f"engine-key-{name}")
@@ -254,9 +295,6 @@ class World:
         self._runners.append(runner)
 
     async def close(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
         for engine in self.engines:
             await engine.stop()
         for runner in self._runners:
@@ -274,13 +312,14 @@ class Caller:
 
     def post(self, path: str, body: Any, *, key: str | None = None) -> Any:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.session.post(self.world.url + path, data=data, headers=self.headers(key))
+        headers = self.headers(key)
+        return self.session.post(self.world.url + path, data=io.BytesIO(data), headers=headers)
 
     def get(self, path: str, *, key: str | None = None) -> Any:
         return self.session.get(self.world.url + path, headers=self.headers(key))
 
     def headers(self, key: str | None = None) -> dict[str, str]:
-        return {"Authorization": f"Bearer {key or self.world.key.text}"}
+        return {"Authorization": f"Bearer {key}"} if key else self.world.bearer
 
     async def answer(self, model: str, **more: Any) -> tuple[int, dict[str, Any]]:
         async with self.ask(model, **more) as answer:
@@ -291,14 +330,11 @@ class Caller:
 async def world(
     folder: Path, database_url: str, **environ: str
 ) -> AsyncIterator[tuple[World, Caller]]:
+    """A gateway process of this test's own."""
     made = World(folder, database_url, **environ)
-    made.key = made.add_key()
-    connector = aiohttp.TCPConnector(limit=0)
+    made.start()
     try:
-        await made.start()
-        async with aiohttp.ClientSession(connector=connector) as session:
-            yield made, Caller(made, session)
-    except AssertionError as e:
-        raise AssertionError(f"{e}\n{made.log.read_text(errors='replace')[-3000:]}") from e
+        async with made.visit() as visit:
+            yield visit
     finally:
-        await made.close()
+        made.end()
