@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from sqlalchemy import func, insert, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from controlplane.domain.deployment import DeploymentId, Intent, IntentKind
@@ -41,7 +42,7 @@ def newest(session: Session, ids: Collection[str]) -> dict[DeploymentId, Intent]
     rows = session.scalars(
         select(IntentRow)
         .where(IntentRow.deployment_id.in_(ids))
-        .distinct(IntentRow.deployment_id)
+        .ext(distinct_on(IntentRow.deployment_id))
         .order_by(IntentRow.deployment_id, IntentRow.number.desc())
     )
     return {
