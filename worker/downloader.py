@@ -7,15 +7,12 @@ it, ends when done, and SIGTERM ends it at once: the next one goes on where it w
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from types import FrameType
 
 import psutil
@@ -26,59 +23,10 @@ from controlplane.hub.failures import HubFailure
 from controlplane.hub.progress import Progress
 from controlplane.hub.session import use_our_session
 from controlplane.telemetry import configure_logging, logger
+from worker.download_order import BUSY, DONE, ENDED, FAILED, UNREADABLE, Order, read_order
 
 LONGEST_ORDER = 65_536  # bytes
-DONE, FAILED, BUSY, UNREADABLE, ENDED = 0, 1, 3, 2, 143  # exit statuses
 _log = logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What to fetch, from where, to where. `lock` is the number of an inherited file that
-    holds the folder's lock already."""
-
-    model: str
-    revision: str | None
-    endpoint: str
-    cache: Path
-    folder: Path
-    lock: int | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(
-            {
-                "model": self.model,
-                "revision": self.revision,
-                "endpoint": self.endpoint,
-                "cache": str(self.cache),
-                "folder": str(self.folder),
-                "lock": self.lock,
-            }
-        )
-
-
-def read_order(text: str) -> Order:
-    """Raises ValueError, in a sentence, for anything but a complete order."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise ValueError("The order is not JSON.") from e
-    if not isinstance(found, dict):
-        raise ValueError("The order is not a JSON object.")
-    for key in ("model", "endpoint", "cache", "folder"):
-        if not isinstance(found.get(key), str):
-            raise ValueError(f"The order has no {key}.")
-    revision, lock = found.get("revision"), found.get("lock")
-    if not isinstance(revision, str | None) or not isinstance(lock, int | None):
-        raise ValueError("The order has a revision or a lock of the wrong type.")
-    return Order(
-        found["model"],
-        revision,
-        found["endpoint"],
-        Path(found["cache"]),
-        Path(found["folder"]),
-        lock,
-    )
 
 
 def fill(order: Order, environ: Mapping[str, str]) -> int:

@@ -87,10 +87,14 @@ class Attempt:
             return True
         return False
 
-    def begin(self) -> None:
-        """Forget how the last attempt ended."""
+    def forget(self) -> None:
+        """From here on nothing is known of earlier attempts."""
         for name in ("outcome.json", "progress.json", "child.json"):
             (self.folder / name).unlink(missing_ok=True)
+
+    def begin(self) -> None:
+        """A new attempt, of which nothing is known yet."""
+        self.forget()
         with suppress(OSError):
             (self.folder / "reserve").write_bytes(os.urandom(RESERVE))
 

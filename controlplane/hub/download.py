@@ -17,10 +17,11 @@ from huggingface_hub import constants, snapshot_download
 
 from controlplane.hub import large_file
 from controlplane.hub.cache import Snapshot, checked, find_snapshot, remember, repo_folder
-from controlplane.hub.failures import BadWeights, DiskFull, HubFailure, translate
+from controlplane.hub.failures import BadWeights, DiskFull, HubFailure
 from controlplane.hub.files import HubFile, wanted_files
 from controlplane.hub.lookup import resolve
 from controlplane.hub.progress import Report, watch
+from controlplane.hub.translation import translate
 
 AT_ONCE = 4  # large files; more share the line without being faster
 LARGE = 8 * 1024 * 1024  # bytes; below, a file is fetched again as quickly as it is resumed

@@ -24,9 +24,9 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 
 from controlplane.hub.failures import BadWeights
+from controlplane.hub.progress import PART
 from controlplane.telemetry import logger
 
-PART = ".part"
 ATTEMPTS = 5  # in a row without a byte; any byte starts the count anew
 LONGEST_PAUSE = 8.0  # seconds between attempts
 _CHUNK = 1 << 20

@@ -9,9 +9,10 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.hf_api import RepoSibling
 
 from controlplane.hub.cache import is_commit
-from controlplane.hub.failures import NOT_A_HUB, HubUnreachable
+from controlplane.hub.failures import HubUnreachable
 from controlplane.hub.files import HubFile
 from controlplane.hub.session import TIMEOUT
+from controlplane.hub.translation import NOT_A_HUB
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Resolved:
 def resolve(endpoint: str, token: str | None, model: str, revision: str) -> Resolved:
     """The commit that `revision` of `model` stands for now, and what it holds.
 
-    Raises what the hub client raises; `failures.translate` says what that means.
+    Raises what the hub client raises; `translation.translate` says what that means.
     """
     api = HfApi(endpoint=endpoint, token=token or False)
     try:

@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from controlplane.hub.files import HubFile
-from controlplane.hub.large_file import PART
 
+PART = ".part"  # what a large file is called until it is whole
 LOOK_EVERY = 0.5  # seconds
 RATE_OVER = 30.0  # seconds that the rate is averaged over
 

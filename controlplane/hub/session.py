@@ -9,7 +9,7 @@ import httpx2
 from huggingface_hub import constants, set_client_factory
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from controlplane.hub.failures import rate_limit
+from controlplane.hub.translation import rate_limit
 
 TIMEOUT = 15.0  # seconds to connect, and between two reads; not of a whole file
 

@@ -16,7 +16,8 @@ from huggingface_hub.errors import (
 )
 
 from controlplane.domain.reasons import EXPLANATIONS, Reason
-from controlplane.hub.failures import HubFailure, RateLimit, rate_limit, translate
+from controlplane.hub.failures import HubFailure
+from controlplane.hub.translation import RateLimit, rate_limit, translate
 
 NOW = datetime(2026, 12, 1, 3, 0, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from tests.hub_server.fixtures import hub, machine
 from tests.hub_server.machine import Machine, until
 from tests.hub_server.repos import NEEDED, Repo, tiny_model
 from tests.hub_server.server import HubServer
-from worker.downloader import BUSY, UNREADABLE, Order
+from worker.download_order import BUSY, UNREADABLE, Order
 from worker.drivers.base import WeightsState
 
 __all__ = ["hub", "machine"]

@@ -33,7 +33,7 @@ from controlplane.long_jobs import Job
 from controlplane.paths import DataDir
 from controlplane.settings import Settings
 from controlplane.telemetry import logger
-from worker.downloader import BUSY, DONE, ENDED, FAILED, Order
+from worker.download_order import BUSY, DONE, ENDED, FAILED, Order
 from worker.drivers.base import EffectRefused, WeightsOrder, WeightsSeen, WeightsState
 
 STOP_SECONDS = 5.0  # SIGTERM to SIGKILL; a downloader ends at once when it is asked
