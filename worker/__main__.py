@@ -1,0 +1,68 @@
+"""The worker process: `python -m worker`. SIGTERM lets it finish what it works on."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType
+
+from controlplane.errors import AppError
+from controlplane.settings import load_settings
+from controlplane.telemetry import configure_logging, logger
+from worker.app import check_broker, keep_our_logging
+from worker.runtime import Runtime
+
+_log = logger(__name__)
+
+
+def main() -> int:
+    try:
+        settings = load_settings()
+        configure_logging("worker", settings.log_level)
+        keep_our_logging()
+        check_broker(settings)
+        runtime = Runtime(settings)
+    except AppError as e:
+        sys.stderr.write(f"{e.message} {e.hint}".strip() + "\n")
+        return 1
+    runtime.start()
+    _log.info("worker_started")
+    try:
+        if settings.stores.broker_url is None:
+            _wait_for_the_end()
+        else:
+            _consume(runtime, settings.reconcile.concurrency)
+    finally:
+        runtime.stop()
+        _log.info("worker_ended")
+    return 0
+
+
+def _consume(runtime: Runtime, threads: int) -> None:
+    """Take messages until SIGTERM or SIGINT, however long the broker is away."""
+    worker = runtime.app.Worker(
+        pool="threads",
+        concurrency=threads,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        loglevel="WARNING",
+    )
+    worker.start()
+
+
+def _wait_for_the_end() -> None:
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    ended.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
