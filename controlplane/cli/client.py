@@ -1,5 +1,4 @@
-"""The REST API, as the commands use it: where it is, with which key, and what its answers
-mean."""
+"""The REST API as the commands call it: every way that a call can end is a value or an AppError."""
 
 from __future__ import annotations
 
@@ -7,15 +6,20 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
+from controlplane.cli.address import Address, find
 from controlplane.errors import AppError, FieldError, Kind, Unavailable
-from controlplane.settings import load_client, load_settings
 
 if TYPE_CHECKING:
     import httpx2
 
-TIMEOUT = 15.0  # seconds, to connect and between two bytes of an answer
+API = "/api/v1"
+CONNECT, READ = 5.0, 30.0  # seconds; the API answers in milliseconds, or something is wrong
+QUIET = 45.0  # seconds without a byte on a stream that says something every ten
+_LARGEST = 64 * 2**20
+_PAGE = 100
 _KINDS = {
     400: Kind.MALFORMED,
     401: Kind.UNAUTHENTICATED,
@@ -26,156 +30,260 @@ _KINDS = {
     413: Kind.TOO_LARGE,
     422: Kind.INVALID,
 }
+Object = dict[str, Any]
 
 
 class Client:
-    """One server. Every call raises AppError: Unavailable when nobody answers there, or the
-    server's own problem with its code, sentence and hint."""
+    """Calls to one server. Paths are below /api/v1 unless they begin with `/v1`."""
 
-    def __init__(self, url: str, key: str | None, timeout: float = TIMEOUT) -> None:
+    def __init__(self, address: Address | None = None, *, read: float = READ) -> None:
         import httpx2
 
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.url = url.rstrip("/")
-        try:
-            self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout)
-        except (httpx2.InvalidURL, ValueError) as e:
-            raise AppError(
-                "invalid_url",
-                "The server's address is no URL.",
-                hint="Set SLIPSTREAM_URL as http://127.0.0.1:8400.",
-                kind=Kind.INVALID,
-            ) from e
+        self.address = address or find()
+        headers = {"Accept": "application/json", "User-Agent": "slipstream-cli"}
+        if self.address.key:
+            headers["Authorization"] = f"Bearer {self.address.key}"
+        self._http = httpx2.Client(
+            headers=headers,
+            timeout=httpx2.Timeout(read, connect=min(CONNECT, read)),
+            trust_env=not self.address.here,
+            follow_redirects=False,
+        )
 
-    def get(self, path: str, **query: Any) -> Any:
-        """The JSON at `path` below /api/v1; queries that are None are left out."""
-        return self._json("GET", path, params={k: v for k, v in query.items() if v is not None})
+    def __enter__(self) -> Self:
+        return self
 
-    def post(self, path: str, body: Any = None, *, once: bool = False) -> Any:
-        """`once`: a repeated send of this call creates nothing twice."""
-        headers = {"Idempotency-Key": uuid.uuid4().hex} if once else {}
-        return self._json("POST", path, json=body, headers=headers)
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
-    def patch(self, path: str, body: Any, *, generation: int | None = None) -> Any:
-        headers = {} if generation is None else {"If-Match": f'"{generation}"'}
-        return self._json("PATCH", path, json=body, headers=headers)
+    def get(self, path: str, **params: Any) -> Object:
+        """What is at `path`; parameters that are None are left out."""
+        return self._call("GET", path, params=params)
 
-    def delete(self, path: str) -> Any:
-        return self._json("DELETE", path)
+    def post(self, path: str, body: Any = None) -> Object:
+        """Sent once more where the connection broke: the key in its header lets the server do
+        it only once."""
+        return self._call("POST", path, body=body, headers={"Idempotency-Key": str(uuid.uuid4())})
 
-    def _json(self, method: str, path: str, **how: Any) -> Any:
-        with self._told():
-            answer = self._http.request(method, f"/api/v1{path}", **how)
-        if answer.is_error:
-            raise problem(answer.status_code, answer.content)
-        if not answer.content:
-            return None
-        try:
-            return answer.json()
-        except ValueError as e:
-            raise self._strange(answer.status_code) from e
+    def patch(self, path: str, body: Any, *, generation: int) -> Object:
+        return self._call("PATCH", path, body=body, headers={"If-Match": f'"{generation}"'})
+
+    def delete(self, path: str) -> Object:
+        return self._call("DELETE", path)
+
+    def pages(self, path: str, **params: Any) -> Iterator[Object]:
+        """Every item of a list, page by page."""
+        cursor: Any = None
+        while True:
+            page = self.get(path, limit=_PAGE, cursor=cursor, **params)
+            yield from items(page)
+            following = page.get("next_cursor")
+            if not following or following == cursor:
+                return
+            cursor = following
 
     @contextmanager
     def stream(
-        self, method: str, path: str, *, timeout: float | None = None, **how: Any
-    ) -> Iterator[httpx2.Response]:
-        """An answer that is read as it comes, from the root (`/api/v1/...`, `/v1/...`).
-        `timeout` None: as long as it takes."""
-        with (
-            self._told(),
-            self._http.stream(method, path, timeout=timeout, **how) as answer,
-        ):
-            if answer.is_error:
-                raise problem(answer.status_code, answer.read())
-            yield answer
+        self, method: str, path: str, *, body: Any = None, quiet: float | None = QUIET, **params: Any
+    ) -> Iterator[Iterator[tuple[str, str]]]:
+        """Server-sent events of an answer, as pairs of name and data. `quiet` is how long the
+        stream may say nothing; None: for ever."""
+        import httpx2
+
+        headers = {"Accept": "text/event-stream"}
+        timeout = httpx2.Timeout(READ, connect=CONNECT, read=quiet)
+        request = self._http.build_request(
+            method,
+            self._url(path),
+            params=_given(params),
+            headers=headers,
+            json=body,
+            timeout=timeout,
+        )
+        with self._faults():
+            answer = self._http.send(request, stream=True)
+            try:
+                if not answer.is_success:
+                    answer.read()
+                    raise failure(answer.status_code, answer.content, self.address)
+                yield _events(answer.iter_lines())
+            finally:
+                answer.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Object:
+        request = self._http.build_request(
+            method,
+            self._url(path),
+            params=_given(params or {}),
+            content=None if body is None else json.dumps(body),
+            headers={**(headers or {}), "Content-Type": "application/json"},
+        )
+        with self._faults():
+            answer = self._send(request)
+        if not answer.is_success:
+            raise failure(answer.status_code, answer.content, self.address)
+        if answer.status_code == 204:
+            return {}
+        found = _object(answer.content)
+        if found is None:
+            raise not_slipstream(self.address, answer.status_code)
+        return found
+
+    def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Once, or twice where it broke on the way and a second time does no harm."""
+        import httpx2
+
+        harmless = request.method in ("GET", "DELETE") or "Idempotency-Key" in request.headers
+        for again in (harmless, False):
+            try:
+                return self._read(request)
+            except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+                if not again:
+                    raise
+        raise AssertionError("the second time returns or raises")
+
+    def _read(self, request: httpx2.Request) -> httpx2.Response:
+        answer = self._http.send(request, stream=True)
+        try:
+            body = b""
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > _LARGEST:
+                    raise not_slipstream(self.address, answer.status_code)
+        finally:
+            answer.close()
+        import httpx2
+
+        return httpx2.Response(answer.status_code, content=body)
+
+    def _url(self, path: str) -> str:
+        return self.address.url + (path if path.startswith("/v1/") else API + path)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _faults(self) -> Iterator[None]:
         import httpx2
 
         try:
             yield
+        except httpx2.ConnectTimeout as e:
+            raise self._unreachable() from e
         except httpx2.TimeoutException as e:
             raise Unavailable(
-                "timeout", f"{self.url} did not answer in time.", hint="Look: slipstream doctor."
+                "timed_out",
+                f"The server at {self.address.url} took too long to answer.",
+                hint="It may be busy: try again. slipstream doctor names what is down.",
             ) from e
-        except (httpx2.TransportError, httpx2.DecodingError) as e:
+        except httpx2.ConnectError as e:
+            raise self._unreachable() from e
+        except httpx2.DecodingError as e:
+            raise not_slipstream(self.address, 200) from e
+        except httpx2.TransportError as e:
             raise Unavailable(
-                "unreachable",
-                f"Nothing answers at {self.url}.",
-                hint="Start it: slipstream up. Elsewhere: set SLIPSTREAM_URL.",
+                "connection_broken",
+                f"The connection to {self.address.url} broke.",
+                hint="Try again. slipstream doctor names what is down.",
             ) from e
-        except (httpx2.InvalidURL, UnicodeEncodeError) as e:
-            raise AppError(
-                "invalid_url",
-                "The server's address or key is malformed.",
-                hint="Check SLIPSTREAM_URL and SLIPSTREAM_API_KEY.",
-                kind=Kind.INVALID,
-            ) from e
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as e:
+            raise not_slipstream(self.address, 0) from e
 
-    def _strange(self, status: int) -> Unavailable:
+    def _unreachable(self) -> Unavailable:
         return Unavailable(
-            "strange_answer",
-            f"{self.url} answered {status} with something else than JSON.",
-            hint="Is it Slipstream? Check SLIPSTREAM_URL.",
+            "unreachable",
+            f"No server answers at {self.address.url}.",
+            hint=self.address.way_out,
         )
 
 
-def connect(timeout: float = TIMEOUT) -> Client:
-    """The server of SLIPSTREAM_URL, or the one that runs on this machine."""
-    given = load_client()
-    if given.url is not None:
-        return Client(given.url, given.api_key, timeout)
-    from controlplane.embedded.console import origin
-    from controlplane.embedded.state import RunFolder
-    from controlplane.paths import DataDir
-
-    settings = load_settings()
-    running = RunFolder(settings.data_dir).read()
-    url = f"http://{_at(running.host)}:{running.port}" if running else origin(settings)
-    key = given.api_key
-    if key is None:
-        try:
-            key = DataDir(settings.data_dir).admin_key.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            key = settings.admin_key
-    return Client(url, key, timeout)
+def at(ref: str, *more: str) -> str:
+    """The path of a deployment, whatever a person gave for its name."""
+    name = quote(ref, safe="")
+    dots = name.strip(".") == ""  # a client would take `..` out of the path, and call another
+    return "/".join(["/deployments", name.replace(".", "%2E") if dots else name, *more])
 
 
-def _at(host: str) -> str:
-    from controlplane.embedded.front_door import reachable, url_host
+def items(page: Mapping[str, Any]) -> list[Object]:
+    found = page.get("items")
+    if not isinstance(found, list):
+        raise not_slipstream(None, 200)
+    return [i for i in found if isinstance(i, dict)]
 
-    return url_host(reachable(host))
 
-
-def problem(status: int, body: bytes) -> AppError:
-    """The error that an answer of `status` states: a problem of ours, OpenAI's error object,
-    or, where it is neither, what the status alone says."""
+def failure(status: int, content: bytes, address: Address) -> AppError:
+    """The error that an answer states: a problem of ours, or an OpenAI error of `/v1`."""
+    body = _object(content)
     kind = _KINDS.get(status, Kind.UNAVAILABLE)
-    try:
-        raw = json.loads(body)
-    except ValueError:
-        raw = None
-    if isinstance(raw, Mapping) and isinstance(raw.get("error"), Mapping):
-        error = raw["error"]
-        return AppError(
-            str(error.get("code") or status), str(error.get("message") or ""), kind=kind
-        )
-    if not isinstance(raw, Mapping) or not raw.get("detail"):
-        return Unavailable(
-            "strange_answer",
-            f"The server answered {status} without saying why.",
-            hint="Look: slipstream doctor.",
-        )
-    fields = raw.get("errors")
+    if body is None:
+        return not_slipstream(address, status)
+    inner = body.get("error")
+    if isinstance(inner, dict):
+        body = {"code": inner.get("code") or inner.get("type"), "detail": inner.get("message")}
+    detail = body.get("detail")
+    if not isinstance(detail, str) or not detail:
+        return not_slipstream(address, status)
+    hint = body.get("hint") if isinstance(body.get("hint"), str) else ""
+    if kind is Kind.UNAUTHENTICATED:
+        hint = _key_hint(address)
     return AppError(
-        str(raw.get("code", status)),
-        str(raw["detail"]),
-        hint=str(raw.get("hint") or ""),
-        kind=kind,
-        fields=tuple(
-            FieldError(str(f.get("path", "")), str(f.get("code", "")), str(f.get("detail", "")))
-            for f in (fields if isinstance(fields, list) else [])
-            if isinstance(f, Mapping)
-        ),
+        str(body.get("code") or "error"), detail, hint=hint or "", fields=_fields(body), kind=kind
     )
+
+
+def not_slipstream(address: Address | None, status: int) -> Unavailable:
+    where = f" at {address.url}" if address else ""
+    told = f" (status {status})" if status else ""
+    return Unavailable(
+        "not_slipstream",
+        f"What answers{where} is not Slipstream's API, or a broken one{told}.",
+        hint="Check SLIPSTREAM_URL and SLIPSTREAM_PORT; slipstream doctor looks at this machine.",
+    )
+
+
+def _key_hint(address: Address) -> str:
+    if address.key:
+        return "The key is not in force there: check SLIPSTREAM_API_KEY."
+    return "Set SLIPSTREAM_API_KEY to a key of that server."
+
+
+def _fields(body: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    raw = body.get("errors")
+    return tuple(
+        FieldError(str(e.get("path", "")), str(e.get("code", "")), str(e.get("detail", "")))
+        for e in (raw if isinstance(raw, list) else ())
+        if isinstance(e, dict)
+    )
+
+
+def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in params.items() if v not in (None, [], ())}
+
+
+def _object(content: bytes) -> Object | None:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    name, data = "message", list[str]()
+    for line in lines:
+        if not line:
+            if data:
+                yield name, "\n".join(data)
+            name, data = "message", []
+        elif not line.startswith(":"):
+            key, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if key == "data":
+                data.append(value)
+            elif key == "event":
+                name = value

@@ -1,77 +1,160 @@
-"""`slipstream`: the program, and how it ends."""
+"""The command line's entry: one program, a module for each noun, loaded when it is asked for."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from importlib.metadata import version
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from controlplane.cli import engines, system
-from controlplane.cli.output import clean
+from controlplane.cli.output import note, plain, say
 from controlplane.errors import AppError, Kind
 
-EXIT_CODES = {
+PROGRAM = "slipstream"
+_ROOM = "controlplane.cli."
+MODULES: dict[str, tuple[str, ...]] = {
+    "deployments": ("deploy", "ls", "get", "update", "delete"),
+    "lifecycle": ("wait", "pause", "resume", "sleep", "wake"),
+    "history": ("logs", "events"),
+    "chat": ("chat",),
+    "check": ("check",),
+    "apply": ("apply", "export"),
+    "importing": ("import",),
+    "tiers": ("tiers",),
+    "models": ("models",),
+    "cache": ("cache",),
+    "keys": ("keys",),
+    "engines": ("engines", "demo-models"),
+    "system": ("up", "down", "open", "doctor"),
+}
+"""Which module brings which commands, in the order of the help."""
+
+EXIT: dict[Kind, int] = {
     Kind.MALFORMED: 2,
     Kind.INVALID: 2,
+    Kind.TOO_LARGE: 2,
     Kind.NOT_FOUND: 3,
+    Kind.UNAUTHENTICATED: 4,
+    Kind.FORBIDDEN: 4,
+    Kind.CONFLICT: 4,
+    Kind.REFUSED: 4,
+    Kind.STALE: 4,
     Kind.UNAVAILABLE: 5,
 }
-"""All other kinds end with 4: refused, or in conflict with what is there."""
-
-app = typer.Typer(
-    name="slipstream",
-    help="Dedicated LLM deployments on your own GPUs, with a draft model running ahead.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+WAIT_ENDED = 6
+_INTERRUPTED = 130
+_FAULT = 1
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"slipstream {version('slipstream')}")
+def make_app(words: Sequence[str] = ()) -> typer.Typer:
+    """The program, with the module that `words` need, or all where that can't be told."""
+    app = typer.Typer(
+        name=PROGRAM,
+        help="Dedicated LLM deployments on your own GPUs, with a draft model running ahead.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(_main)
+    wanted = words[0] if words else ""
+    modules = [m for m, commands in MODULES.items() if wanted in commands] or list(MODULES)
+    for name in modules:
+        importlib.import_module(_ROOM + name).register(app)
+    return app
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        say(f"{PROGRAM} {version(PROGRAM)}")
         raise typer.Exit
 
 
-@app.callback()
-def _root(
-    _shown: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    """Dedicated LLM deployments on your own GPUs, with a draft model running ahead."""
 
 
-for part in (system, engines):
-    part.register(app)
+def run(words: Sequence[str]) -> int:
+    """Run one command line; returns its exit code. Whatever goes wrong is said in a sentence."""
+    from typer._click.exceptions import ClickException
+    from typer.exceptions import Abort
 
-
-def main() -> None:
-    """Run the command line. What goes wrong is a sentence, a hint and an exit code; only a
-    fault of ours shows a traceback."""
     try:
-        app()
+        code = make_app(words)(args=list(words), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
     except AppError as e:
         complain(e)
-        sys.exit(EXIT_CODES.get(e.kind, 4))
+        return exit_code(e)
+    except ClickException as e:
+        _complain_of_usage(e, words)
+        return e.exit_code
+    except Abort:
+        note("Stopped: nothing was changed.")
+        return _FAULT
     except KeyboardInterrupt:
-        sys.exit(130)
+        return _INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        _close_pipe()
+        return 0
+    except Exception as e:  # noqa: BLE001 (the last edge: a fault of ours is told as one)
+        note(f"The command met a fault of its own ({type(e).__name__}).")
+        note("  Please report it, with the command and: " + _where(e))
+        return _FAULT
+
+
+def exit_code(error: AppError) -> int:
+    return WAIT_ENDED if error.code == "wait_ended" else EXIT[error.kind]
 
 
 def complain(error: AppError) -> None:
-    """One sentence, each wrong value, and what to do, on stderr."""
-    typer.echo(clean(error.message), err=True)
-    if len(error.fields) > 1:
-        for f in error.fields:
-            typer.echo(f"  {clean(f.path)}: {clean(f.detail)}", err=True)
-    if error.hint:
-        typer.echo(f"  {clean(error.hint)}", err=True)
+    """One sentence, what is wrong where, and what to do about it."""
+    note(plain(error.message))
+    told = plain(error.message)
+    for fault in error.fields:
+        if plain(fault.detail) not in told:
+            note(f"  {plain(fault.path)}: {plain(fault.detail)}")
+    if error.hint and not (error.fields and error.hint.startswith("See errors[]")):
+        note(f"  {plain(error.hint)}")
+
+
+def _complain_of_usage(error: object, words: Sequence[str]) -> None:
+    message = plain(error.format_message()) if hasattr(error, "format_message") else ""
+    context = getattr(error, "ctx", None)
+    if not message:  # help was asked for by saying nothing
+        typer.echo(context.get_help() if context else "", err=True)
+        return
+    path = context.command_path if context else PROGRAM
+    note(message)
+    note(f"  See: {plain(path)} --help")
+
+
+def _where(error: BaseException) -> str:
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None:
+        return "no place known"
+    return f"{os.path.basename(step.tb_frame.f_code.co_filename)}:{step.tb_lineno}"
+
+
+def _close_pipe() -> None:
+    """Whoever read has gone: what is still buffered goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

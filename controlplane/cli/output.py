@@ -1,18 +1,33 @@
-"""What a command prints: a table for people, or JSON and YAML for programs."""
+"""How results reach the terminal: JSON as the API's, YAML, or a table; texts of others as they
+are, without control characters and never read as markup."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_LIGHTS = {"green": "green", "yellow": "yellow", "orange": "dark_orange", "red": "red"}
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+_WIDE = 100_000  # a pipe has no edge to wrap at
+# Control characters, and the marks that turn the order of what follows them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\ufeff]")
+_ESCAPE = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+LIGHTS = {
+    "green": "green",
+    "yellow": "yellow",
+    "orange": "dark_orange",
+    "red": "red",
+    "grey": "bright_black",
+}
 
 
 class Form(StrEnum):
@@ -24,85 +39,113 @@ class Form(StrEnum):
 Output = Annotated[Form, typer.Option("--output", "-o", help="How to print the result.")]
 
 
-def clean(text: object) -> str:
-    """`text` without what could steer a terminal; tabs and line ends stay."""
-    return _CONTROL.sub("", str(text))
+def plain(value: object) -> str:
+    """`value` as one line that can't do anything to a terminal."""
+    return _CONTROL.sub(" ", _ESCAPE.sub("", "" if value is None else str(value)))
 
 
-def shown(text: object) -> str:
-    """`text` for Rich: cleaned, and never read as markup."""
-    from rich.markup import escape
-
-    return escape(clean(text))
-
-
-def light(color: str) -> str:
-    """A deployment's light as Rich markup."""
-    style = _LIGHTS.get(color, "dim")
-    return f"[{style}]●[/{style}]"
+def plain_lines(value: str) -> str:
+    """The same, with its line breaks and tabs kept."""
+    lines = _ESCAPE.sub("", value).replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(map(plain, line.split("\t"))) for line in lines)
 
 
-def print_value(value: Any, form: Form) -> None:
-    """`value` as the API's JSON, or the same as YAML."""
-    if form is Form.YAML:
-        typer.echo(to_yaml(value), nl=False)
-    else:
-        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def to_yaml(value: Any) -> str:
-    """YAML that reads back as `value`: texts that look like other types are quoted."""
-    import yaml
-
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000))
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """Rows of Rich markup under `columns`, or the sentence `empty`. On a pipe the table keeps
-    its full width, one line a row."""
-    if not rows:
-        typer.echo(empty)
-        return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.upper(), overflow="fold", no_wrap=not sys.stdout.isatty())
-    for row in rows:
-        table.add_row(*row)
-    console().print(table)
-
-
-def print_facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Names with values (Rich markup), one a line; what is empty is left out."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        if value:
-            table.add_row(name, value)
-    console().print(table)
-
-
-def console(*, stderr: bool = False) -> Any:
-    """Rich's console: wide where nobody looks, so that pipes see whole lines."""
+def console(*, stderr: bool = False) -> Console:
+    """A console that keeps NO_COLOR and never wraps what goes into a pipe or a file."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 200)
+    wide = None if stream.isatty() else _WIDE
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=wide)
 
 
-def print_items(
-    answer: Mapping[str, Any],
-    form: Form,
-    columns: Mapping[str, Any],
-    empty: str,
-) -> None:
-    """A list answer. `columns` maps a heading to a function of an item that gives markup."""
-    if form is not Form.TABLE:
-        print_value(answer, form)
+def say(text: str = "") -> None:
+    """A line on stdout: a result."""
+    typer.echo(text)
+
+
+def note(text: str) -> None:
+    """A line on stderr, so that results can be piped."""
+    typer.echo(text, err=True)
+
+
+def show(data: Any, form: Form, table: Callable[[], RenderableType]) -> None:
+    """Print `data` as it came, or what `table` makes of it."""
+    if form is Form.JSON:
+        say(json.dumps(data, indent=2))
+    elif form is Form.YAML:
+        from controlplane.cli.documents import write
+
+        typer.echo(write(data), nl=False)
+    else:
+        print_rich(table())
+
+
+def print_rich(what: RenderableType) -> None:
+    """Without the blanks that pad a table's last column."""
+    out = console()
+    if out.is_terminal:
+        out.print(what)
         return
-    rows = [[str(make(item)) for make in columns.values()] for item in answer["items"]]
-    print_table(list(columns), rows, empty)
+    with out.capture() as got:
+        out.print(what)
+    text = got.get()
+    typer.echo("\n".join(line.rstrip() for line in text.split("\n")), nl=False)
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> RenderableType:
+    """A table without lines; cells of plain text are made harmless."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")
+    for row in rows:
+        table.add_row(*(c if isinstance(c, Text) else Text(plain(c)) for c in row))
+    return table
+
+
+def facts(rows: Iterable[tuple[str, str | Text]]) -> RenderableType:
+    """Words with what they stand for, a line each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, value in rows:
+        table.add_row(Text(word), value if isinstance(value, Text) else Text(plain(value)))
+    return table
+
+
+def lit(light: object, words: object) -> Text:
+    """`words` behind a lamp of that colour."""
+    from rich.text import Text
+
+    colour = LIGHTS.get(str(light), "default")
+    return Text.assemble(("●", colour), " ", (plain(words), colour))
+
+
+def moment(text: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def ago(text: object, now: datetime) -> str:
+    """How long ago (or ahead, without a word for it) a time of the API is."""
+    at = moment(text)
+    return "-" if at is None else span(abs((now - at).total_seconds()))
+
+
+def span(seconds: float) -> str:
+    """Two units at most: `45s`, `3m 20s`, `2h 5m`, `4d 3h`."""
+    whole = int(seconds)
+    for size, unit, below, part in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size}{unit}" + (f" {rest}{part}" if rest else "")
+    return f"{whole}s"
