@@ -46,6 +46,8 @@ changes, so that a test steers a deployment by its registered folder, even while
     max_model_len       where --max-model-len isn't given (2048)
     accepted            drafted tokens accepted a step, when speculating (2)
 
+No stub lives longer than a quarter of an hour, so that none outlives a test for long.
+
 Each start appends a JSON line to `starts.jsonl` in MODEL_PATH, where it can be written: pid,
 child (pid or null), port, served name, time.
 """

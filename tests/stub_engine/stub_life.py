@@ -16,11 +16,13 @@ from stub_knobs import Knobs, LiveKnobs, parse
 from stub_surface import VERSION, Surface
 from stub_wire import serve_connection
 
+LONGEST_LIFE = 900  # s: a stub that a killed test forgot ends by itself
 CHILD = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)"
 
 
 def main(argv: list[str]) -> int:
     args = parse(argv)
+    signal.alarm(LONGEST_LIFE)
     if not os.path.isdir(args.model):
         print(f"Repo id must be in the form 'repo_name': '{args.model}'.", flush=True)
         return 1

@@ -238,3 +238,24 @@ def test_records_that_are_lost_while_an_engine_lives_are_no_reason_to_call_it_go
     local.up(d)
     _folder(local, d).process_file().write_text("")
     assert set(local.driver.observe([d, other])) == {other.id}
+
+
+def test_marks_of_killed_processes_in_shared_memory_are_removed_with_an_engine(
+    local: LocalWorld,
+) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead = Path(f"/dev/shm/__KMP_REGISTERED_LIB_{ended.pid}_0")
+    alive = Path(f"/dev/shm/__KMP_REGISTERED_LIB_{os.getpid()}_99")
+    d = local.deployment()
+    local.up(d)
+    try:
+        dead.touch()
+        alive.touch()
+        local.driver.stop(d.id, 0, "0123456789", kill=False, fence=fence(d))
+        until(lambda: not local.seen(d))
+        assert not dead.exists()
+        assert alive.exists()
+    finally:
+        dead.unlink(missing_ok=True)
+        alive.unlink(missing_ok=True)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 CHILDREN_SECONDS = 2.0  # what a main process that ended leaves its helpers to clean up in
 POLL_SECONDS = 0.05
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+OPENMP_MARK = "__KMP_REGISTERED_LIB_"
 
 
 def main() -> int:
@@ -75,6 +77,7 @@ def _keep(order: dict[str, Any], tell: int) -> None:
     _end_group(engine)
     os.waitpid(engine, 0)
     _remove_tree(order["tmp"])
+    _remove_openmp_marks()
 
 
 def _become_engine(order: dict[str, Any], tell: int, session: int) -> None:
@@ -152,6 +155,19 @@ def _write(path: str, text: str) -> None:
         os.replace(path + ".new", path)
     except FileNotFoundError:
         pass
+
+
+def _remove_openmp_marks() -> None:
+    """Intel's OpenMP marks each process by a file in shared memory, and one that was killed
+    leaves it behind. A mark of a process that is no more means nothing to anybody."""
+    try:
+        names = os.listdir(SHARED_MEMORY)
+    except OSError:
+        return
+    for name in names:
+        pid = name.removeprefix(OPENMP_MARK).partition("_")[0]
+        if name.startswith(OPENMP_MARK) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            _quietly(os.unlink, os.path.join(SHARED_MEMORY, name))
 
 
 def _remove_tree(path: str) -> None:
