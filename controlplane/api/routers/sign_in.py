@@ -32,7 +32,7 @@ def create_sign_in_link(request: Request, site: SiteDep, by: Caller) -> SignInLi
     responses={
         303: {"description": "Signed in: on to the pages."},
         410: {"description": "The link was used, or is too old.", "content": _HTML},
-        **problems(503),
+        **problems(422, 503),
     },
 )
 def sign_in(request: Request, site: SiteDep, token: str = "") -> Response:
