@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from controlplane.cli.doctor import key_of, site_of
-from controlplane.embedded.front_door import ask
-from controlplane.errors import Refused
+from controlplane.cli.address import find
+from controlplane.cli.client import Client, Object
+from controlplane.cli.output import Form, Output, grid, note, say, show
+from controlplane.errors import AppError, Refused
 from controlplane.hub.attempts import Attempt
 from controlplane.hub.cache import checked
 from controlplane.paths import DataDir
-from controlplane.settings import Settings, load_settings
+from controlplane.settings import load_settings
 
 if TYPE_CHECKING:
     from controlplane.hub.inventory import CachedModel
 
 # Phases in which nothing reads the weights, and nothing will before a person says so.
 _AT_REST = {"paused", "failed", "stopping"}
-PAGE = 100  # deployments asked for at once
-
-
-class _Form(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-_Output = Annotated[_Form, typer.Option("--output", "-o", help="How to print the result.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,27 +32,15 @@ def register(app: typer.Typer) -> None:
     app.add_typer(cache, name="cache")
 
 
-def ls(output: _Output = _Form.TABLE) -> None:
+def ls(output: Output = Form.TABLE) -> None:
     """List cached models: revision, size, last use, and which deployments use them."""
     from controlplane.hub import inventory  # the hub client takes a second to load
 
-    settings = load_settings()
-    found = inventory.inventory(DataDir(settings.data_dir).hub_cache)
-    users = users_of_models(settings)
-    if output is not _Form.TABLE:
-        items = [_item(m, users) for m in found]
-        told = {"items": items}
-        text = (
-            json.dumps(told, indent=2)
-            if output is _Form.JSON
-            else yaml.safe_dump(told, sort_keys=False)
-        )
-        typer.echo(text.rstrip())
-        return
-    table = Table("MODEL", "REVISION", "SIZE", "LAST USED", "USED BY", box=None, pad_edge=False)
-    for m in found:
-        table.add_row(*(escape(cell) for cell in _row(m, users)))
-    Console().print(table)
+    found = inventory.inventory(DataDir(load_settings().data_dir).hub_cache)
+    users = users_of_models()
+    heads = ("MODEL", "REVISION", "SIZE", "LAST USED", "USED BY")
+    told = {"items": [_item(m, users) for m in found]}
+    show(told, output, lambda: grid(heads, [_row(m, users) for m in found]))
 
 
 def rm(
@@ -85,7 +57,7 @@ def rm(
     model, _ = checked(model, revision)
     data = DataDir(settings.data_dir)
     here = [m for m in inventory.inventory(data.hub_cache) if m.model == model]
-    users = users_of_models(settings)
+    users = users_of_models()
     names = (users or {}).get(model, ())
     if names:
         raise Refused(
@@ -95,36 +67,31 @@ def rm(
         )
     if here and not yes:
         if users is None:
-            typer.echo("No server runs here that could say whether a deployment uses it.")
+            note("No server runs here that could say whether a deployment uses it.")
         what = model if revision is None else f"{model} at {revision}"
         typer.confirm(f"Remove {what} from this machine?", abort=True)
     freed = inventory.remove(data.hub_cache, model, revision)
     _forget_failures(data, model, here)
-    typer.echo(f"Removed {model}: {_size(freed)} are free again.")
+    say(f"Removed {model}: {_size(freed)} are free again.")
 
 
-def users_of_models(settings: Settings) -> Mapping[str, Sequence[str]] | None:
+def users_of_models() -> Mapping[str, Sequence[str]] | None:
     """The names of the deployments that read each model, or will by themselves; None when
-    the server of this data directory can't be asked."""
-    site, key = site_of(settings), key_of(settings)
-    if site.running is None or key is None:
+    this machine's server can't be asked."""
+    address = find()
+    if not address.here:
         return None
     found: dict[str, list[str]] = {}
-    cursor = ""
-    while True:
-        path = f"/api/v1/deployments?limit={PAGE}{cursor}"
-        answer = ask(site.host, site.port, "GET", path, key=key)
-        if answer is None or answer.status != 200:
-            return None
-        for deployment in answer.object.get("items", ()):
-            _note(deployment, found)
-        following = answer.object.get("next_cursor")
-        if not following:
-            return found
-        cursor = f"&cursor={quote(str(following), safe='')}"
+    try:
+        with Client(address) as client:
+            for deployment in client.pages("/deployments"):
+                _note_models(deployment, found)
+    except AppError:
+        return None
+    return found
 
 
-def _note(deployment: Mapping[str, Any], found: dict[str, list[str]]) -> None:
+def _note_models(deployment: Object, found: dict[str, list[str]]) -> None:
     if deployment["status"]["phase"] in _AT_REST:
         return
     spec = deployment["spec"]

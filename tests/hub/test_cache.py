@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,9 @@ from controlplane.hub.cache import checked, find_snapshot, remember, repo_folder
 from controlplane.hub.download import Hub, download
 from controlplane.hub.failures import ModelNotFound
 from controlplane.hub.progress import Progress
-from tests.hub_server.fixtures import hub
 from tests.hub_server.machine import fingerprint
 from tests.hub_server.repos import tiny_model
-from tests.hub_server.server import HubServer
-
-__all__ = ["hub"]
+from tests.hub_server.server import hub_server
 
 MODEL = "acme/tiny"
 HOSTILE = [
@@ -45,26 +41,33 @@ def ignore(_: Progress) -> None:
     """Nobody looks."""
 
 
-@pytest.fixture(autouse=True)
-def _sessions_end() -> Iterator[None]:
-    yield
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache with one model of three shards, made by the real client; its commit."""
+    folder = tmp_path_factory.mktemp("made") / "cache"
+    with hub_server() as hub:
+        hub.add(MODEL, tiny_model(3_000, shards=3))
+        found = download(Hub(hub.url), folder, MODEL, None, report=ignore)
     close_session()
+    return folder, found.commit
 
 
 @pytest.fixture
-def cache(tmp_path: Path, hub: HubServer) -> Path:
-    """A cache with one model of three shards, made by the real client."""
-    hub.add(MODEL, tiny_model(3_000, shards=3))
-    download(Hub(hub.url), tmp_path / "cache", MODEL, None, report=ignore)
-    return tmp_path / "cache"
+def cache(made: tuple[Path, str], tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(made[0], tmp_path / "cache", symlinks=True))
+
+
+@pytest.fixture
+def commit(made: tuple[Path, str]) -> str:
+    return made[1]
 
 
 def as_an_older_client_left_it(cache: Path) -> None:
     shutil.rmtree(repo_folder(cache, MODEL) / "trees")
 
 
-def test_a_complete_snapshot_is_found_by_branch_and_by_commit(cache: Path, hub: HubServer) -> None:
-    commit = hub.repos[MODEL].refs["main"]
+def test_a_complete_snapshot_is_found_by_branch_and_by_commit(cache: Path, commit: str) -> None:
     found = find_snapshot(cache, MODEL, None)
     assert found is not None
     assert found.commit == commit
@@ -145,8 +148,7 @@ def test_branches_tags_and_commits_are_revisions(revision: str) -> None:
     assert checked(MODEL, revision) == (MODEL, revision)
 
 
-def test_a_branch_with_a_slash_is_remembered(cache: Path, hub: HubServer) -> None:
-    commit = hub.repos[MODEL].refs["main"]
+def test_a_branch_with_a_slash_is_remembered(cache: Path, commit: str) -> None:
     remember(cache, MODEL, "refs/pr/4", commit)
     found = find_snapshot(cache, MODEL, "refs/pr/4")
     assert found is not None

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 LFS_FORMS = (".safetensors", ".bin", ".pth", ".pt", ".gguf")
 
@@ -20,11 +21,11 @@ class File:
     def is_lfs(self) -> bool:
         return self.path.endswith(LFS_FORMS)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 
-    @property
+    @cached_property
     def blob_id(self) -> str:
         head = f"blob {len(self.content)}\0".encode()
         return hashlib.sha1(head + self.content).hexdigest()
