@@ -285,8 +285,9 @@ _STAGES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
     for pattern, reason in (
         (r"Starting to load model|Loading drafter model", Reason.LOADING_WEIGHTS),
         (r"Loading \S+ checkpoint shards", Reason.LOADING_WEIGHTS),
-        (r"Loading weights took|Model loading took", Reason.WARMING_UP),
-        (r"KV cache size|init engine \(profile|Capturing CUDA graph", Reason.WARMING_UP),
+        # A draft is loaded after its target, so the end of one load says nothing.
+        (r"Dynamo bytecode transform|Available KV cache memory|for KV cache", Reason.WARMING_UP),
+        (r"KV cache size|Capturing CUDA graph|init engine \(profile", Reason.WARMING_UP),
         (r"Starting vLLM (?:API )?server|Started server process", Reason.WARMING_UP),
     )
 )

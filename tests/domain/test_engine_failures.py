@@ -199,9 +199,7 @@ def test_a_healthy_start_goes_through_its_stages_in_order(name: str) -> None:
     lines = _log(name).splitlines()
     seen = [progress_of("\n".join(lines[: n + 1])) for n in range(len(lines))]
     stages = [s for n, s in enumerate(seen) if n == 0 or s is not seen[n - 1]]
-    assert stages[0] is Reason.STARTING_ENGINE
-    assert stages[1] is Reason.LOADING_WEIGHTS
-    assert stages[-1] is Reason.WARMING_UP
+    assert stages == [Reason.STARTING_ENGINE, Reason.LOADING_WEIGHTS, Reason.WARMING_UP]
 
 
 def test_every_rule_ends_in_a_reason_of_a_failure() -> None:

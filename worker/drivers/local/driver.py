@@ -52,7 +52,7 @@ from worker.drivers.local.records import (
 from worker.drivers.local.start import SLOT_SECONDS, Program, start
 
 LOOKS_AT_ONCE = 16
-OBSERVE_SECONDS = 5.0
+OBSERVE_SECONDS = 4.0
 _log = logger(__name__)
 
 

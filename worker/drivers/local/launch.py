@@ -13,7 +13,7 @@ from worker.drivers.base import EffectRefused, Unreachable
 from worker.drivers.local.records import ReplicaFolder
 
 SHIM = Path(__file__).with_name("shim.py")
-SECONDS = 10.0  # it takes hundredths; a machine that swaps may need more
+SECONDS = 4.0  # it takes hundredths; a machine that swaps may need more
 
 
 def launch(

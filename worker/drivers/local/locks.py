@@ -15,7 +15,7 @@ from pathlib import Path
 
 from worker.drivers.base import Fence, StaleFence, Unreachable
 
-WAIT_SECONDS = 4.0  # an effect takes a fraction of a second; then somebody hangs
+WAIT_SECONDS = 2.0  # an effect takes a fraction of a second; then somebody hangs
 POLL_SECONDS = 0.02
 
 

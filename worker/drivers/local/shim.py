@@ -95,6 +95,7 @@ def _become_engine(order: dict[str, Any], tell: int, session: int) -> None:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             # Python ignores these two, and what is ignored stays so over an exec.
             signal.signal(number, signal.SIG_DFL)
+        _offer_to_the_oom_killer()
         os.set_inheritable(order["lock_fd"], True)
         os.chdir(order["tmp"])
         os.execvpe(order["argv"][0], order["argv"], order["env"])  # noqa: S606 (no shell)
@@ -102,6 +103,15 @@ def _become_engine(order: dict[str, Any], tell: int, session: int) -> None:
         os.write(tell, (e.strerror or "unknown").encode())
     finally:
         os._exit(127)
+
+
+def _offer_to_the_oom_killer() -> None:
+    """Where memory runs out, an engine goes, which can be started again, and not a database."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write("500")
+    except OSError:
+        pass
 
 
 def _end_group(group: int) -> None:

@@ -26,7 +26,7 @@ from worker.drivers.local.ports import choose_port, ports_on_record
 from worker.drivers.local.processes import send_group
 from worker.drivers.local.records import Order, ReplicaFolder, replica_folders
 
-SLOT_SECONDS = 4.0  # an engine that just ended leaves its keeper 2 s to clean up after it
+SLOT_SECONDS = 3.0  # an engine that just ended leaves its keeper 2 s to clean up after it
 
 
 @dataclass(frozen=True, slots=True)
