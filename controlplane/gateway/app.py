@@ -19,7 +19,6 @@ from controlplane.gateway.inference import Inference
 from controlplane.gateway.loader import keep_fresh
 from controlplane.gateway.waiting import WaitingRoom
 from controlplane.gateway.wakes import Wakes
-from controlplane.persistence.direct import conninfo
 from controlplane.settings import Settings
 from controlplane.telemetry import GATEWAY_IN_FLIGHT, GATEWAY_WAITING
 
@@ -30,8 +29,7 @@ class GatewayApp:
     """Everything in this process, wired. `start` inside a running loop, `stop` at the end."""
 
     def __init__(self, settings: Settings, gateway_id: str, session: aiohttp.ClientSession) -> None:
-        info, every = conninfo(settings), settings.traffic.heartbeat_every
-        self.heart = Heart(gateway_id, info, every)
+        self.heart = Heart(gateway_id, settings)
         self.room = WaitingRoom(settings.gateway.held_bytes)
         self.counts = Counts()
         self.book = Book()
@@ -49,12 +47,12 @@ class GatewayApp:
             Engines(session, settings.gateway),
             settings.traffic.max_body_bytes,
         )
-        self._info, self._every = info, every
+        self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self._tasks = [
-            asyncio.create_task(keep_fresh(self.book, self._info, self._every)),
+            asyncio.create_task(keep_fresh(self.book, self._settings)),
             asyncio.create_task(self.heart.beat_on(self.dispatcher)),
         ]
 

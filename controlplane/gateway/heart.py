@@ -9,6 +9,7 @@ from controlplane.gateway.dispatch import Dispatcher
 from controlplane.gateway.loader import STORE_ERRORS
 from controlplane.persistence import direct, heartbeats
 from controlplane.persistence.direct import Connection
+from controlplane.settings import Settings
 from controlplane.telemetry import logger
 
 _CALL_SECONDS = 10.0
@@ -20,9 +21,10 @@ class Heart:
     """One connection, one writer: beats at a steady pace and stores wakes as they are
     wanted, retrying until each is stored or nobody wants it any more."""
 
-    def __init__(self, gateway_id: str, info: str, every: float) -> None:
+    def __init__(self, gateway_id: str, settings: Settings) -> None:
+        """Raises Unavailable when no database is configured."""
         self.gateway_id = gateway_id
-        self._info, self._every = info, every
+        self._info, self._every = direct.conninfo(settings), settings.traffic.heartbeat_every
         self._wake_wanted = asyncio.Event()
         self._connection: Connection | None = None
 

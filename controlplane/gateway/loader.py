@@ -19,6 +19,7 @@ from controlplane.gateway.routes import Route, RouteTable, Target
 from controlplane.persistence import direct
 from controlplane.persistence import routes as stored
 from controlplane.persistence.direct import Connection
+from controlplane.settings import Settings
 from controlplane.telemetry import logger
 
 STORE_ERRORS = (psycopg.Error, OSError, TimeoutError)
@@ -27,8 +28,9 @@ _RETRY_SECONDS = 0.25
 _log = logger("gateway")
 
 
-async def keep_fresh(book: Book, info: str, every: float) -> None:
+async def keep_fresh(book: Book, settings: Settings) -> None:
     """Never returns. While the database is away, the book goes on with what it knows."""
+    info, every = direct.conninfo(settings), settings.traffic.heartbeat_every
     while True:
         try:
             async with asyncio.timeout(_CALL_SECONDS):

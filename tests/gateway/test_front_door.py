@@ -83,17 +83,17 @@ def test_a_request_passes_as_it_was_with_what_we_know_of_its_client(gateway: Wor
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize("status", [200, 204, 404, 412, 422])
-def test_every_method_and_status_passes(gateway: World, method: str, status: int) -> None:
+def test_every_method_and_status_passes(gateway: World) -> None:
     async def story() -> None:
         async with gateway.visit() as (w, caller):
             await w.api(Api().app)
-            url = f"{w.url}/api/v1/anything?status={status}"
-            async with caller.session.request(method, url) as answer:
-                body = await answer.read()
-                assert answer.status == status
-            assert (b'"method"' in body) == (status != 204)
+            for method in ("GET", "PUT", "PATCH", "DELETE", "OPTIONS"):
+                for status in (200, 204, 404, 412, 422):
+                    url = f"{w.url}/api/v1/anything?status={status}"
+                    async with caller.session.request(method, url) as answer:
+                        body = await answer.read()
+                        assert answer.status == status
+                    assert (b'"method"' in body) == (status != 204)
             async with caller.session.head(f"{w.url}/docs") as answer:
                 assert (answer.status, await answer.read()) == (200, b"")
 

@@ -25,7 +25,7 @@ from psycopg.types.json import Jsonb
 from controlplane.auth.keys import Key, make_key
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 async def until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
@@ -127,6 +127,7 @@ class World:
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "gateway.log"
         self._runners: list[web.AppRunner] = []
+        self._connection: psycopg.Connection[Any] | None = None
 
     @property
     def bearer(self) -> dict[str, str]:
@@ -135,10 +136,20 @@ class World:
     # The database, as the API and the reconciler would write it.
 
     def sql(self, query: str, *values: Any) -> list[Any]:
-        info = self.database_url.replace("postgresql+psycopg://", "postgresql://", 1)
-        with psycopg.connect(info, autocommit=True, connect_timeout=5) as connection:
-            cursor = connection.execute(query.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+        try:
+            cursor = self._connected().execute(query.encode(), values)
+        except psycopg.OperationalError:
+            # The database was restarted since: once more, over a new connection.
+            assert self._connection is not None
+            self._connection.close()
+            cursor = self._connected().execute(query.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            info = self.database_url.replace("postgresql+psycopg://", "postgresql://", 1)
+            self._connection = psycopg.connect(info, autocommit=True, connect_timeout=5)
+        return self._connection
 
     def epoch(self) -> int:
         """Raise the epoch, as whoever changes a route does."""
@@ -271,6 +282,7 @@ class World:
         """A test's own view of this gateway: a workspace, a key and engines of its own."""
         mine = copy.copy(self)
         mine.workspace, mine.engines, mine._runners = f"w{secrets.token_hex(4)}", [], []
+        mine._connection = None
         mine.key = mine.add_key()
         connector = aiohttp.TCPConnector(limit=0)
         try:
@@ -295,6 +307,8 @@ class World:
         self._runners.append(runner)
 
     async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
         for engine in self.engines:
             await engine.stop()
         for runner in self._runners:
