@@ -84,7 +84,13 @@ class Client:
 
     @contextmanager
     def stream(
-        self, method: str, path: str, *, body: Any = None, quiet: float | None = QUIET, **params: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        quiet: float | None = QUIET,
+        **params: Any,
     ) -> Iterator[Iterator[tuple[str, str]]]:
         """Server-sent events of an answer, as pairs of name and data. `quiet` is how long the
         stream may say nothing; None: for ever."""

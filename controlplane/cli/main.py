@@ -62,6 +62,7 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
     app.callback()(_main)
     wanted = words[0] if words else ""
     modules = [m for m, commands in MODULES.items() if wanted in commands] or list(MODULES)
+    modules = [] if wanted == "--version" else modules
     for name in modules:
         importlib.import_module(_ROOM + name).register(app)
     return app

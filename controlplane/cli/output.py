@@ -144,7 +144,11 @@ def ago(text: object, now: datetime) -> str:
 def span(seconds: float) -> str:
     """Two units at most: `45s`, `3m 20s`, `2h 5m`, `4d 3h`."""
     whole = int(seconds)
-    for size, unit, below, part in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+    for size, unit, below, part in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
         if whole >= size:
             rest = whole % size // below
             return f"{whole // size}{unit}" + (f" {rest}{part}" if rest else "")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controlplane.auth.principals import Action, Principal
-from controlplane.domain.tiers import Tier, found_tiers, here, merge
+from controlplane.domain.tiers import Device, Tier, found_tiers, here, merge
 from controlplane.services.site import Site
 
 
@@ -33,12 +33,16 @@ class Catalogue:
 
 def catalogue(site: Site) -> Catalogue:
     """The tiers of this installation, those of its own devices among them."""
-    if site.find_devices is None:
-        return Catalogue({t.name: Offer(t, None) for t in site.settings.tiers}, None)
-    devices = site.find_devices()
+    devices = None if site.find_devices is None else site.find_devices()
+    return catalogue_of(site.settings.tiers, devices)
+
+
+def catalogue_of(configured: Iterable[Tier], devices: tuple[Device, ...] | None) -> Catalogue:
+    """What `configured` and a machine's `devices` make; None: a scheduler elsewhere decides."""
+    if devices is None:
+        return Catalogue({t.name: Offer(t, None) for t in configured}, None)
     found = found_tiers(devices)
-    tiers = merge(found, site.settings.tiers)
-    offers = {t.name: Offer(t, here(t, devices)) for t in tiers.values()}
+    offers = {t.name: Offer(t, here(t, devices)) for t in merge(found, configured).values()}
     default = next((t.name for t in found if offers[t.name].here), None)
     return Catalogue(offers, default)
 
