@@ -160,12 +160,17 @@ def _view(site: Site, by: Principal, ref: str) -> View:
 
 
 def _downloads(data: DataDir, view: View) -> Iterator[tuple[str, Path]]:
-    spec, resolved = view.spec, view.status.resolved
-    for model, revision in (
-        (spec.get("model"), spec.get("revision") or resolved.revision),
-        (spec.get("model"), spec.get("revision")),
-        (spec.get("draft_model"), None),
-    ):
+    """Of the target, at the revision that was asked for and at the commit that it became, and
+    of the draft."""
+    spec = view.spec
+    wanted = dict.fromkeys(
+        [
+            (spec.get("model"), spec.get("revision")),
+            (spec.get("model"), view.status.resolved.revision),
+            (spec.get("draft_model"), None),
+        ]
+    )
+    for model, revision in wanted:
         if isinstance(model, str) and (revision is None or isinstance(revision, str)):
             for file in data.download(model, revision).glob("*.log"):
                 yield "download", file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import uuid
@@ -13,11 +14,11 @@ from typing import Any
 import httpx2
 import psycopg
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from controlplane.api.app import create_app
+from controlplane.api.server import ApiServer
 from controlplane.domain.tiers import GIB, Device, DeviceKind
 from controlplane.embedded.postgres import PostgresPlace
 from controlplane.paths import DataDir
@@ -131,23 +132,34 @@ def deploy(client: TestClient) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def live(app: FastAPI, admin_key: str) -> Iterator[httpx2.Client]:
-    """The same app behind a real socket, for what streams."""
+def server(app: FastAPI) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same app behind a real socket: its address, and what tells it to end."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    running = ApiServer(app, listening.getsockname()[1])
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
-    base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    headers = {"Authorization": f"Bearer {admin_key}"}
-    with httpx2.Client(base_url=base, headers=headers, timeout=20, trust_env=False) as client:
-        yield client
-    app.state.changes.closing.set()
-    server.should_exit = True
+
+    def stop() -> None:
+        running.handle_exit(signal.SIGTERM, None)
+
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}", stop
+    stop()
     thread.join(20)
     listening.close()
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def live(server: tuple[str, Callable[[], None]], admin_key: str) -> Iterator[httpx2.Client]:
+    """The admin's client of the real server, for what streams."""
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with httpx2.Client(base_url=server[0], headers=headers, timeout=20, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def stop(server: tuple[str, Callable[[], None]]) -> Callable[[], None]:
+    return server[1]
 
 
 @pytest.fixture
