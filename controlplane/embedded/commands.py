@@ -11,7 +11,7 @@ import time
 from controlplane.embedded import preflight
 from controlplane.embedded.children import run
 from controlplane.embedded.console import command, complain, say, show_addresses, show_machine
-from controlplane.embedded.leftovers import end_lives
+from controlplane.embedded.leftovers import end_lives, life_of
 from controlplane.embedded.logs import Follower
 from controlplane.embedded.parts import environment, with_stores
 from controlplane.embedded.signals import KEEP_ENGINES
@@ -92,14 +92,16 @@ def down(settings: Settings, *, keep_engines: bool) -> None:
     if holder is None:
         _end_what_was_left(settings, folder, keep_engines=keep_engines)
         return
-    follower = Follower(folder.log("up"))
+    follower, life = Follower(folder.log("up")), life_of(holder)
     _send(holder, sign)
     say(f"Stopping process {holder}")
-    while folder.holder() is not None:
+    there = True
+    while there:
+        there = folder.holder() is not None or (life is not None and life_of(holder) == life)
+        for line in follower.lines():
+            if line.startswith("  "):
+                say(line)
         try:
-            for line in follower.lines():
-                if line.startswith("  "):
-                    say(line)
             time.sleep(_LOOK_EVERY)
         except KeyboardInterrupt:
             _send(holder, sign)
@@ -111,7 +113,8 @@ def _end_what_was_left(settings: Settings, folder: RunFolder, *, keep_engines: b
     if before is not None:
         end_lives(before.children.values(), grace=10.0)
     say(f"Nothing runs from {settings.data_dir}.")
-    if not keep_engines and DataDir(settings.data_dir).replicas.exists():
+    data = DataDir(settings.data_dir)
+    if not keep_engines and (data.replicas.exists() or data.downloads.exists()):
         env = environment(with_stores(settings), "engines", os.environ)
         result = run([sys.executable, "-m", STOPS_ENGINES], env=env)
         if result.stdout.strip():

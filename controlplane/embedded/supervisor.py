@@ -30,7 +30,7 @@ from controlplane.errors import AppError, Refused, Unavailable
 from controlplane.settings import Settings
 
 _TICK = 0.2
-_READY_SECONDS = 90.0  # a cold disk and two busy cores
+_READY_SECONDS = 180.0  # a cold disk and two busy cores
 _FAILURES_ALLOWED = 3  # of one part before everything was ready once
 _ROTATE_EVERY = 10.0
 _HURRIED_GRACE = 3.0
