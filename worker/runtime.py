@@ -60,7 +60,7 @@ class Runtime:
             self._watcher.start()
         self._direct.submit(SWEEP)
         if self._settings.stores.broker_url is not None:
-            EmbeddedService(self.app, thread=True).start()
+            EmbeddedService(self.app, thread=True).start()  # type: ignore[union-attr]
 
     def stop(self) -> None:
         """Finish what runs, then give back what is held."""
