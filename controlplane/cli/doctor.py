@@ -105,8 +105,8 @@ def _supervisor(site: Site) -> Iterator[Finding]:
 
 def _database(site: Site) -> Iterator[Finding]:
     stores = site.settings.stores
-    if stores.database_url is not None:
-        return  # what the api says of it counts
+    if stores.database_url is not None or site.running is None:
+        return  # what the api says of it counts, or why nothing runs
     sockets = postgres.sockets_of(site.settings.data_dir, stores.system_dir)
     if postgres.takes_connections(sockets):
         yield Finding("database", True, "the embedded PostgreSQL answers")
@@ -116,6 +116,8 @@ def _database(site: Site) -> Iterator[Finding]:
 
 def _broker(site: Site) -> Iterator[Finding]:
     url = site.settings.stores.redis_url
+    if site.running is None:
+        return
     if url is not None:
         yield Finding("broker", True, f"at {urlsplit(url).hostname or 'a socket'}, set by hand")
     elif valkey.answers(valkey.place_of(site.settings.data_dir)):
@@ -125,6 +127,8 @@ def _broker(site: Site) -> Iterator[Finding]:
 
 
 def _front_door(site: Site) -> Iterator[Finding]:
+    if site.running is None:
+        return
     answer = ask(site.host, site.port, "GET", "/healthz")
     if answer is not None and answer.status == 200:
         yield Finding("gateway", True, f"answers on port {site.port}")
@@ -199,8 +203,6 @@ def key_of(settings: Settings) -> str | None:
 
 def _silent(site: Site, part: str, what: str, log: str) -> Finding:
     file: Path = RunFolder(site.settings.data_dir).log(log)
-    if site.running is None:
-        return Finding(part, False, f"{what} does not answer", f"Start it: {command('up')}")
     return Finding(part, False, f"{what} does not answer", f"It is started again; its log: {file}")
 
 

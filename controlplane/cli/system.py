@@ -51,7 +51,7 @@ def up(
 
 def down(
     keep_engines: Annotated[
-        bool, typer.Option(help="Leave engines running; the next up adopts them.")
+        bool, typer.Option("--keep-engines", help="Leave engines running; the next up adopts them.")
     ] = False,
 ) -> None:
     """Stop what runs from the data directory, engines too."""
