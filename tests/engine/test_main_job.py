@@ -96,6 +96,6 @@ def test_the_demo_pair_runs_the_main_job_on_the_real_engine(machine: Machine) ->
     assert not any(p.is_running() for p in family)
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(f"http://127.0.0.1:{port}/health")
-    assert not list((machine.data / "replicas").iterdir())
+    assert not (machine.data / "replicas" / made["id"]).exists()
     assert (machine.data / "models" / "demo" / "smollm2-135m" / "config.json").exists()
     machine.deploy("hello", "demo/smollm2-135m")

@@ -130,6 +130,7 @@ class Machine:
         folder = self.folder / "models" / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+        (folder / "model.safetensors").write_bytes(b"\0" * 16)
         (folder / "stub.json").write_text(json.dumps(behaviour))
         answer = self.http.post("/api/v1/models", json={"name": name, "path": str(folder)})
         assert answer.status_code == 201, answer.text

@@ -36,7 +36,7 @@ def test_a_deployment_goes_from_yellow_to_green_sleeps_wakes_and_leaves_nothing(
     assert machine.http.delete("/api/v1/deployments/hello").status_code == 202
     until(lambda: machine.http.get("/api/v1/deployments/hello").status_code == 404, "deleted")
     assert machine.engines() == []
-    assert not list((machine.data / "replicas").iterdir())
+    assert not (machine.data / "replicas" / made["id"]).exists()
     phases = machine.phases(made["id"])
     assert phases[:2] == ["starting", "ready"]
     assert phases[-2:] == ["stopping", "deleted"]
