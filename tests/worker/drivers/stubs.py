@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -117,6 +118,9 @@ class LocalWorld(World):
             except ProcessLookupError:
                 continue
         until(lambda: not self.leftovers())
+        # A keeper does this; those that were killed here can't any more.
+        for path in self.data.replicas.rglob("order.json"):
+            shutil.rmtree(json.loads(path.read_text() or "{}").get("tmp", ""), ignore_errors=True)
 
     def _starts_files(self) -> list[Path]:
         return list((self.folder / "models").glob("*/starts.jsonl"))

@@ -125,18 +125,18 @@ def _end_group(group: int) -> None:
 
 def members(group: int) -> list[int]:
     """The living processes of a group, from /proc."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat") as f:
-                state, _parent, its_group = f.read().rpartition(")")[2].split()[:3]
-        except (OSError, ValueError):
-            continue  # it ended while we looked
-        if int(its_group) == group and state not in "ZX":
-            found.append(int(name))
-    return found
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if _group_of(pid) == group]
+
+
+def _group_of(pid: int) -> int | None:
+    """None for a process that has ended, or is a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            state, _parent, group = f.read().rpartition(")")[2].split()[:3]
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else int(group)
 
 
 def boot() -> str:
@@ -176,7 +176,7 @@ def _remove_openmp_marks() -> None:
         return
     for name in names:
         pid = name.removeprefix(OPENMP_MARK).partition("_")[0]
-        if name.startswith(OPENMP_MARK) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+        if name.startswith(OPENMP_MARK) and pid.isdigit() and _group_of(int(pid)) is None:
             _quietly(os.unlink, os.path.join(SHARED_MEMORY, name))
 
 
