@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from types import FrameType
 
@@ -38,7 +39,9 @@ class ApiServer(uvicorn.Server):
         await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """From a signal, or from another thread."""
-        super().handle_exit(sig, frame)
+        """From a signal, or from another thread. The signal isn't raised again afterwards, as
+        uvicorn would: an end that was asked for is exit status 0."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._app.state.changes.close)
