@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from controlplane.embedded.console import command
 from controlplane.embedded.front_door import reachable, url_host
 from controlplane.embedded.state import RunFolder
 from controlplane.errors import Invalid
@@ -32,6 +31,8 @@ class Address:
     def way_out(self) -> str:
         """What to do when nothing answers there."""
         if self.own:
+            from controlplane.embedded.console import command
+
             return f"Start it: {command('up')}. For a server elsewhere set SLIPSTREAM_URL."
         return "Check SLIPSTREAM_URL, and whether the server there runs."
 

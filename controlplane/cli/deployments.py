@@ -30,6 +30,7 @@ from controlplane.cli.spec_options import (
     WakeMode,
     spec_json,
 )
+from controlplane.cli.waiting import status_of
 from controlplane.domain.phases import Phase
 from controlplane.errors import Invalid, Refused
 
@@ -214,6 +215,7 @@ def delete(
         if not yes:
             _ask_by_name(str(client.get(at(name)).get("name")))
         told = client.delete(at(name))
+    status_of(told)  # what is no deployment says nothing about a deletion
     if wait:
         watch(f"{told.get('id') or name}", Phase.DELETED, None, output, limit=limit)
     elif output is Form.TABLE:

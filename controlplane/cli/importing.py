@@ -10,6 +10,7 @@ import typer
 
 from controlplane.cli.output import Form, Output, note, plain, say
 from controlplane.domain.spec_json import parse_spec
+from controlplane.errors import Invalid
 
 _ANY_TIER = "no-tier-named"
 
@@ -29,7 +30,11 @@ def import_(
     from controlplane.cli.vllm_command import read_command
 
     # A whole line in quotes is taken apart as a shell would.
-    reading = read_command(shlex.split(words[0]) if len(words) == 1 else words)
+    try:
+        words = shlex.split(words[0]) if len(words) == 1 else words
+    except ValueError as e:
+        raise Invalid("not_vllm_serve", "The line's quotes don't match.") from e
+    reading = read_command(words)
     spec = reading.spec | ({"tier": tier} if tier else {})
     parse_spec(spec, default_tier=_ANY_TIER)
     if output is Form.JSON:
