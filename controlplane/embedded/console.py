@@ -56,15 +56,17 @@ def show_addresses(settings: Settings, new_key: str | None) -> None:
     here = origin(settings)
     rows = [
         ("Dashboard", f"{here}/"),
-        ("REST API", f"{here}/api/v1   (described at {here}/docs)"),
+        ("REST API", f"{here}/api/v1   (described at /docs)"),
         ("OpenAI API", f"{here}/v1"),
     ]
     file = DataDir(settings.data_dir).admin_key
     path = sign_in_path(settings.server.host, settings.server.port, _key(file))
     if path is not None:
-        rows.append(("Sign in", f"{here}{path}   (once; for another: {command('open')})"))
+        rows.append(("Sign in", f"{here}{path}"))
+        rows.append(("", f"(works once; for another: {command('open')})"))
     if new_key is not None:
-        rows.append(("Admin key", f"{new_key}   (shown this once; kept in {file})"))
+        rows.append(("Admin key", new_key))
+        rows.append(("", f"(shown this once; kept in {file})"))
     say()
     table(rows)
     say()
