@@ -18,9 +18,9 @@ import httpx2
 import pytest
 
 from controlplane.cli import main, waiting
-from tests.api.conftest import admin_key, app, hints, live, site
+from tests.api.conftest import admin_key, app, hints, live, server, site
 
-__all__ = ["admin_key", "app", "hints", "live", "site"]
+__all__ = ["admin_key", "app", "hints", "live", "server", "site"]
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Server:
         self.asked: list[Asked] = []
         self.script: dict[tuple[str, str], list[Answer | Callable[[Any], None]]] = {}
         self.fallback = Answer(404, problem(404, "no_such_path", "There is nothing at this path."))
-        server = self
+        script = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -78,8 +78,8 @@ class Server:
                     {k.lower(): v for k, v in self.headers.items()},
                     self.rfile.read(size),
                 )
-                server.asked.append(asked)
-                answers = server.script.get((asked.method, asked.path), [server.fallback])
+                script.asked.append(asked)
+                answers = script.script.get((asked.method, asked.path), [script.fallback])
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 if not isinstance(answer, Answer):
                     answer(self)
@@ -90,9 +90,9 @@ class Server:
                 self.end_headers()
                 self.wfile.write(answer.bytes)
 
-            do_GET = do_POST = do_PATCH = do_DELETE = _answer
+            do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, *args: Any) -> None:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -173,7 +173,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server()
     monkeypatch.setenv("SLIPSTREAM_URL", made.url)
     monkeypatch.setenv("SLIPSTREAM_API_KEY", "sl_a_key")

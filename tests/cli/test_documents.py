@@ -13,8 +13,9 @@ from controlplane.cli.documents import read, write
 from controlplane.domain.spec_json import parse_spec, spec_to_json
 from controlplane.errors import Invalid
 
-ODD = ["true", "on", "no", "y", "0777", "1e3", "null", "7b-v0.1", "1.5", "0x1f", "1_000", "12:30:45",
-       "2026-12-01", "nan", ".inf", "off", "false", "1.0.0", "00", "123456789012345678901"]  # fmt: skip
+ODD = ["true", "on", "no", "y", "0777", "1e3", "null", "7b-v0.1", "1.5", "0x1f", "1_000",
+       "12:30:45", "2026-12-01", "nan", ".inf", "off", "false", "1.0.0", "00",
+       "123456789012345678901"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ODD)

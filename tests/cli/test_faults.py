@@ -50,9 +50,9 @@ GARBAGE = [
 @pytest.mark.parametrize("words", READERS, ids=" ".join)
 @pytest.mark.parametrize("garbage", GARBAGE, ids=lambda g: repr(g[:12]))
 def test_an_answer_that_is_garbage_is_told_in_a_sentence(
-    cli: Cli, server: Server, words: tuple[str, ...], garbage: bytes
+    cli: Cli, scripted: Server, words: tuple[str, ...], garbage: bytes
 ) -> None:
-    server.fallback = Answer(200, garbage, "text/html")
+    scripted.fallback = Answer(200, garbage, "text/html")
     ended = cli(*words)
     streams = words in {("chat", "hello", "Hello"), ("logs", "hello", "-f")}
     assert ended.code == 5 or (words[0] == "check" and garbage == b'{"items": 7}')
@@ -62,9 +62,9 @@ def test_an_answer_that_is_garbage_is_told_in_a_sentence(
 
 @pytest.mark.parametrize("words", READERS, ids=" ".join)
 def test_a_server_that_fails_is_told_as_unreachable(
-    cli: Cli, server: Server, words: tuple[str, ...]
+    cli: Cli, scripted: Server, words: tuple[str, ...]
 ) -> None:
-    server.fallback = Answer(500, b"Internal Server Error", "text/plain")
+    scripted.fallback = Answer(500, b"Internal Server Error", "text/plain")
     ended = cli(*words)
     assert ended.code == 5
     assert "not Slipstream" in ended.err
@@ -83,21 +83,21 @@ def test_where_nothing_listens_the_way_out_is_named(
     assert "slipstream up" in ended.err
 
 
-def test_a_server_that_breaks_the_connection_is_told(cli: Cli, server: Server) -> None:
-    server.says("GET", "/deployments", _cut)
+def test_a_server_that_breaks_the_connection_is_told(cli: Cli, scripted: Server) -> None:
+    scripted.says("GET", "/deployments", _cut)
     ended = cli("ls")
     assert ended.code == 5
     assert "broke" in ended.err
-    assert len(server.asked) == 2, "a read is tried once more"
+    assert len(scripted.asked) == 2, "a read is tried once more"
 
 
 def test_a_change_without_a_key_against_doubling_is_not_sent_twice(
-    cli: Cli, server: Server
+    cli: Cli, scripted: Server
 ) -> None:
-    server.says("GET", "/deployments/hello", deployment())
-    server.says("PATCH", "/deployments/hello", _cut)
+    scripted.says("GET", "/deployments/hello", deployment())
+    scripted.says("PATCH", "/deployments/hello", _cut)
     assert cli("update", "hello", "--tier", "cpu").code == 5
-    assert [a.method for a in server.asked] == ["GET", "PATCH"]
+    assert [a.method for a in scripted.asked] == ["GET", "PATCH"]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_a_change_without_a_key_against_doubling_is_not_sent_twice(
     [(400, 2), (401, 4), (403, 4), (404, 3), (409, 4), (412, 4), (413, 2), (422, 2), (503, 5)],
 )
 def test_each_refusal_has_its_exit_code_and_says_the_servers_words(
-    cli: Cli, server: Server, status: int, code: int
+    cli: Cli, scripted: Server, status: int, code: int
 ) -> None:
     fault = {"path": "scale_down.after", "code": "form", "detail": "A duration is such."}
     body = problem(status, "a_code", "It can't be.", "Do this.", errors=[fault])
-    server.fallback = Answer(status, body, "application/problem+json")
+    scripted.fallback = Answer(status, body, "application/problem+json")
     ended = cli("get", "hello")
     assert ended.code == code
     assert ended.out == ""
@@ -117,10 +117,10 @@ def test_each_refusal_has_its_exit_code_and_says_the_servers_words(
     assert ("SLIPSTREAM_API_KEY" if status == 401 else "Do this.") in ended.err
 
 
-def test_texts_of_a_server_do_nothing_to_the_terminal(cli: Cli, server: Server) -> None:
+def test_texts_of_a_server_do_nothing_to_the_terminal(cli: Cli, scripted: Server) -> None:
     evil = "a\x1b[31m\x1b]0;title\x07b\x9b2J\r\u202e[bold]c[/bold]"
     told = deployment(status={"message": evil, "reason": "[red]R[/red]"})
-    server.says("GET", "/deployments/hello", told)
+    scripted.says("GET", "/deployments/hello", told)
     ended = cli("get", "hello")
     assert ended.code == 0
     assert "[bold]c[/bold]" in ended.out
@@ -188,19 +188,19 @@ def test_the_key_of_this_machine_goes_to_this_machine_only(
     ids=" ".join,
 )
 def test_wrong_usage_ends_with_2_before_anything_is_asked(
-    cli: Cli, server: Server, words: tuple[str, ...]
+    cli: Cli, scripted: Server, words: tuple[str, ...]
 ) -> None:
     ended = cli(*words)
     assert ended.code == 2
     assert ended.err
-    assert server.asked == []
+    assert scripted.asked == []
 
 
 @pytest.mark.parametrize("ref", ["..", ".", "a/../b", "?", "#x", "%2e%2e", "a b", "x" * 5000])
-def test_a_name_stays_in_its_place_of_the_path(cli: Cli, server: Server, ref: str) -> None:
+def test_a_name_stays_in_its_place_of_the_path(cli: Cli, scripted: Server, ref: str) -> None:
     ended = cli("delete", ref, "--yes")
     assert ended.code in (3, 5)
-    for asked in server.asked:
+    for asked in scripted.asked:
         assert asked.path.startswith("/api/v1/deployments/")
         assert asked.query == ""
 

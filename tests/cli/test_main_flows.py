@@ -176,22 +176,24 @@ def word(text: str) -> dict[str, object]:
     return {"choices": [{"delta": {"content": text}}]}
 
 
-def test_chat_prints_the_answer_as_it_comes(cli: Cli, server: Server) -> None:
-    server.says("POST", "/v1/chat/completions", stream(word("Hel"), word("lo\x1b[2J\n!"), "[DONE]"))
+def test_chat_prints_the_answer_as_it_comes(cli: Cli, scripted: Server) -> None:
+    scripted.says(
+        "POST", "/v1/chat/completions", stream(word("Hel"), word("lo\x1b[2J\n!"), "[DONE]")
+    )
     ended = cli("chat", "hello", "Hi", "--system", "Be brief.", "--max-tokens", "5")
     assert (ended.code, ended.out) == (0, "Hello\n!\n")
-    [asked] = server.asked
+    [asked] = scripted.asked
     assert asked.json["messages"] == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi"},
     ]
     assert asked.json["max_tokens"] == 5
     assert cli("chat", "hello", stdin="From a pipe").code == 0
-    assert server.asked[-1].json["messages"][0]["content"] == "From a pipe"
+    assert scripted.asked[-1].json["messages"][0]["content"] == "From a pipe"
 
 
 def test_a_held_question_says_that_it_is_waking(
-    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, scripted: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from controlplane.cli import chat
     from tests.cli.conftest import deployment
@@ -208,15 +210,15 @@ def test_a_held_question_says_that_it_is_waking(
         handler.wfile.write(answer.bytes)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(chat, "note", lambda text: (main.note(text), told.set()))
-    server.says("POST", "/v1/chat/completions", held)
+    scripted.says("POST", "/v1/chat/completions", held)
     waking = deployment("waking", "yellow", status={"reason": "LoadingWeights"})
-    server.says("GET", "/deployments/hello", waking)
+    scripted.says("GET", "/deployments/hello", waking)
     ended = cli("chat", "hello", "Hi")
     assert (ended.code, ended.out) == (0, "Hello\n")
     assert "waking: loading weights ..." in ended.err
 
 
-def test_a_chat_that_ends_otherwise_says_so(cli: Cli, server: Server) -> None:
+def test_a_chat_that_ends_otherwise_says_so(cli: Cli, scripted: Server) -> None:
     error = {"error": {"message": "hello was paused.", "type": "x", "code": "deployment_paused"}}
     for answer, code in (
         (Answer(503, error), 5),
@@ -226,7 +228,7 @@ def test_a_chat_that_ends_otherwise_says_so(cli: Cli, server: Server) -> None:
         (stream(word("Hel"), error), 5),
         (stream("{"), 5),
     ):
-        server.says("POST", "/v1/chat/completions", answer)
+        scripted.says("POST", "/v1/chat/completions", answer)
         ended = cli("chat", "hello", "Hi")
         assert ended.code == code, ended
         assert ended.err

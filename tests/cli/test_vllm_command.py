@@ -19,8 +19,16 @@ LINES: list[tuple[str, dict[str, Any], set[str]]] = [
         {"name": "my_model", "model": "o/n", "context_length": 8192},
         {"--served-model-name"},
     ),
-    ("vllm serve o/nn --max-model-len=32k", {"name": "nn", "model": "o/nn", "context_length": 32_000}, set()),
-    ("vllm serve o/nn --max_model_len 32K", {"name": "nn", "model": "o/nn", "context_length": 32_768}, set()),
+    (
+        "vllm serve o/nn --max-model-len=32k",
+        {"name": "nn", "model": "o/nn", "context_length": 32_000},
+        set(),
+    ),
+    (
+        "vllm serve o/nn --max_model_len 32K",
+        {"name": "nn", "model": "o/nn", "context_length": 32_768},
+        set(),
+    ),
     (
         ("vllm serve o/nn --speculative-config "
         '\'{"model": "o/draft", "num_speculative_tokens": 5, "draft_tensor_parallel_size": 1}\''),
@@ -28,7 +36,8 @@ LINES: list[tuple[str, dict[str, Any], set[str]]] = [
         {"speculative-config.draft_tensor_parallel_size"},
     ),
     (
-        "vllm serve o/nn --speculative-config.method ngram --speculative-config.num_speculative_tokens 4",
+        ("vllm serve o/nn --speculative-config.method ngram "
+         "--speculative-config.num_speculative_tokens 4"),
         {"name": "nn", "model": "o/nn", "speculation": {"method": "ngram", "tokens": 4}},
         set(),
     ),

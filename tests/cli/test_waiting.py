@@ -23,11 +23,13 @@ def failed(**more: Any) -> dict[str, Any]:
     return deployment("failed", "red", status=told, **more)
 
 
-def test_a_wait_shows_the_steps_and_ends_with_0_when_it_is_ready(cli: Cli, server: Server) -> None:
+def test_a_wait_shows_the_steps_and_ends_with_0_when_it_is_ready(
+    cli: Cli, scripted: Server
+) -> None:
     queued = deployment("queued", "yellow", observed_generation=0)
     seen = [queued, starting("DownloadingWeights"), starting(), deployment()]
-    server.says("GET", "/deployments/hello", seen[0])
-    server.says("GET", f"/deployments/{queued['id']}", *seen[1:])
+    scripted.says("GET", "/deployments/hello", seen[0])
+    scripted.says("GET", f"/deployments/{queued['id']}", *seen[1:])
     ended = cli("wait", "hello")
     assert ended.code == 0
     steps = [line.split(" ...")[0].strip() for line in ended.err.splitlines()]
@@ -35,48 +37,48 @@ def test_a_wait_shows_the_steps_and_ends_with_0_when_it_is_ready(cli: Cli, serve
     assert "● ready" in ended.out
 
 
-def test_a_failure_ends_the_wait_with_6_its_reason_and_its_hint(cli: Cli, server: Server) -> None:
-    server.says("GET", "/deployments/hello", starting())
-    server.says("GET", f"/deployments/{failed()['id']}", failed())
+def test_a_failure_ends_the_wait_with_6_its_reason_and_its_hint(cli: Cli, scripted: Server) -> None:
+    scripted.says("GET", "/deployments/hello", starting())
+    scripted.says("GET", f"/deployments/{failed()['id']}", failed())
     ended = cli("wait", "hello")
     assert ended.code == 6
     assert "hello is failed. The hub wants a licence.\n  Accept it.\n" in ended.err
 
 
-def test_deploy_wait_ends_with_6_too(cli: Cli, server: Server) -> None:
-    server.says("POST", "/deployments", Answer(201, deployment("queued", "yellow")))
-    server.says("GET", "/deployments/hello", starting())
-    server.says("GET", f"/deployments/{failed()['id']}", failed())
+def test_deploy_wait_ends_with_6_too(cli: Cli, scripted: Server) -> None:
+    scripted.says("POST", "/deployments", Answer(201, deployment("queued", "yellow")))
+    scripted.says("GET", "/deployments/hello", starting())
+    scripted.says("GET", f"/deployments/{failed()['id']}", failed())
     assert cli("deploy", "hello", "--model", "o/n", "--wait").code == 6
 
 
-def test_a_server_that_is_away_for_a_moment_ends_no_wait(cli: Cli, server: Server) -> None:
-    server.says("GET", "/deployments/hello", starting())
-    server.says("GET", f"/deployments/{starting()['id']}", AWAY, AWAY, deployment())
+def test_a_server_that_is_away_for_a_moment_ends_no_wait(cli: Cli, scripted: Server) -> None:
+    scripted.says("GET", "/deployments/hello", starting())
+    scripted.says("GET", f"/deployments/{starting()['id']}", AWAY, AWAY, deployment())
     ended = cli("wait", "hello")
     assert ended.code == 0
     assert ended.err.count("does not answer") == 1
 
 
-def test_a_server_that_was_never_there_ends_the_wait_at_once(cli: Cli, server: Server) -> None:
-    server.says("GET", "/deployments/hello", AWAY)
+def test_a_server_that_was_never_there_ends_the_wait_at_once(cli: Cli, scripted: Server) -> None:
+    scripted.says("GET", "/deployments/hello", AWAY)
     assert cli("wait", "hello").code == 5
 
 
 def test_what_was_never_there_is_not_found_and_what_went_meanwhile_ended_otherwise(
-    cli: Cli, server: Server
+    cli: Cli, scripted: Server
 ) -> None:
-    server.says("GET", "/deployments/hello", GONE)
+    scripted.says("GET", "/deployments/hello", GONE)
     assert cli("wait", "hello").code == 3
     assert cli("wait", "hello", "--for", "deleted").code == 0
-    server.says("GET", "/deployments/hello", starting())
-    server.says("GET", f"/deployments/{starting()['id']}", GONE)
+    scripted.says("GET", "/deployments/hello", starting())
+    scripted.says("GET", f"/deployments/{starting()['id']}", GONE)
     assert cli("wait", "hello").code == 6
 
 
-def test_a_limit_ends_the_wait_with_6(cli: Cli, server: Server) -> None:
-    server.says("GET", "/deployments/hello", starting())
-    server.says("GET", f"/deployments/{starting()['id']}", starting())
+def test_a_limit_ends_the_wait_with_6(cli: Cli, scripted: Server) -> None:
+    scripted.says("GET", "/deployments/hello", starting())
+    scripted.says("GET", f"/deployments/{starting()['id']}", starting())
     ended = cli("wait", "hello", "--timeout", "1s")
     assert ended.code == 6
     assert "not ready after 1s" in ended.err
