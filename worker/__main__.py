@@ -11,26 +11,30 @@ from controlplane.errors import AppError
 from controlplane.settings import load_settings
 from controlplane.telemetry import configure_logging, logger
 from worker.app import check_broker, keep_our_logging
+from worker.broker import use_our_transport
 from worker.runtime import Runtime
 
 _log = logger(__name__)
 
 
 def main() -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     try:
         settings = load_settings()
         configure_logging("worker", settings.log_level)
         keep_our_logging()
+        use_our_transport()
         check_broker(settings)
         runtime = Runtime(settings)
     except AppError as e:
         sys.stderr.write(f"{e.message} {e.hint}".strip() + "\n")
         return 1
-    runtime.start()
-    _log.info("worker_started")
     try:
+        runtime.start()
+        _log.info("worker_started")
         if settings.stores.broker_url is None:
-            _wait_for_the_end()
+            threading.Event().wait()
         else:
             _consume(runtime, settings.reconcile.concurrency)
     finally:
@@ -53,15 +57,9 @@ def _consume(runtime: Runtime, threads: int) -> None:
     worker.start()
 
 
-def _wait_for_the_end() -> None:
-    ended = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    ended.wait()
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """Until Celery's own handlers are there, and where there is no broker at all."""
+    raise SystemExit(0)
 
 
 if __name__ == "__main__":
