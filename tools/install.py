@@ -57,6 +57,12 @@ FAULTS: tuple[tuple[tuple[str, ...], str, str, int], ...] = (
         UNREACHABLE,
     ),
     (
+        ("(from versions: none)",),
+        "The package index can't be reached, or lacks a package.",
+        "Check the network or proxy, or pip's settings (pip config list), then run it again.",
+        UNREACHABLE,
+    ),
+    (
         ("No matching distribution found", "Could not find a version"),
         "The package index lacks a package, or has none for this system and Python.",
         "The last lines above name it. An index of your own is set with: pip config",
