@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
 import typer
-import yaml
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from controlplane.cli.output import Form, Output, console, grid, plain, show
 from controlplane.demo_models.make import DRAFT, TARGET, make_demo_models
 from controlplane.domain.engines import ENGINES
 from controlplane.domain.tiers import DeviceKind
@@ -31,18 +27,11 @@ _T = TypeVar("_T")
 _Row = dict[str, str]
 
 
-class _Form(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
 class _Kind(StrEnum):
     CPU = "cpu"
     CUDA = "cuda"
 
 
-_Output = Annotated[_Form, typer.Option("--output", "-o", help="How to print the result.")]
 _KindArgument = Annotated[
     _Kind | None, typer.Argument(help="cpu or cuda. [default: what fits this machine]")
 ]
@@ -59,12 +48,12 @@ def register(app: typer.Typer) -> None:
     app.command("demo-models")(demo_models)
 
 
-def _list_by_default(context: typer.Context, output: _Output = _Form.TABLE) -> None:
+def _list_by_default(context: typer.Context, output: Output = Form.TABLE) -> None:
     if context.invoked_subcommand is None:
         list_(output)
 
 
-def list_(output: _Output = _Form.TABLE) -> None:
+def list_(output: Output = Form.TABLE) -> None:
     """List the engines that Slipstream supports, and which of them are here."""
     settings = load_settings()
     if settings.engines.command:
@@ -80,7 +69,7 @@ def list_(output: _Output = _Form.TABLE) -> None:
 def install(
     kind: _KindArgument = None,
     version: Annotated[str | None, typer.Option(help="vLLM's version. [default: newest]")] = None,
-    output: _Output = _Form.TABLE,
+    output: Output = Form.TABLE,
 ) -> None:
     """Install an engine, or bring the plugin of an installed one up to date."""
     settings = load_settings()
@@ -89,7 +78,7 @@ def install(
     _show([_seen(settings, env.kind, env.version)], output)
 
 
-def check(output: _Output = _Form.TABLE) -> None:
+def check(output: Output = Form.TABLE) -> None:
     """Try every installed engine: import vLLM in it and tell its versions."""
     settings = load_settings()
     envs = installed(settings)
@@ -102,13 +91,13 @@ def check(output: _Output = _Form.TABLE) -> None:
     rows = []
     for env in envs:
         assert env.path is not None
-        with Console(stderr=True).status(f"Trying {env.path.name}"):
+        with console(stderr=True).status(f"Trying {env.path.name}"):
             found = check_environment(env.kind, env.path)
         rows.append(_row(env.kind, env.version, "works") | found)
     _show(rows, output)
 
 
-def demo_models(output: _Output = _Form.TABLE) -> None:
+def demo_models(output: Output = Form.TABLE) -> None:
     """Make the demo pair, demo/smollm2-135m and demo/smollm2-draft, where it isn't yet."""
     settings = load_settings()
     data = DataDir(settings.data_dir)
@@ -138,30 +127,21 @@ def _row(kind: DeviceKind, version: str, state: str) -> _Row:
 
 def _watched(work: Callable[[OnProgress], _T]) -> _T:
     """Do `work` under a progress bar (on stderr, so that the result can be piped)."""
-    console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.description}"), console=console) as bar:
+    with Progress(
+        *columns, TextColumn("{task.description}", markup=False), console=console(stderr=True)
+    ) as bar:
         task = bar.add_task("Looking at what is there", total=1.0)
 
         def report(step: Step) -> None:
-            bar.update(task, completed=step.fraction, description=escape(step.message))
+            bar.update(task, completed=step.fraction, description=plain(step.message))
 
         result = work(report)
         bar.update(task, completed=1.0)
     return result
 
 
-def _show(rows: Sequence[_Row], form: _Form) -> None:
-    if form is _Form.JSON:
-        typer.echo(json.dumps({"items": list(rows)}, indent=2))
-        return
-    if form is _Form.YAML:
-        typer.echo(yaml.safe_dump({"items": list(rows)}, sort_keys=False), nl=False)
-        return
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column.upper(), overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(row.get(c, "")) for c in columns))
-    Console().print(table)
+def _show(rows: Sequence[_Row], form: Form) -> None:
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[row.get(head, "") for head in heads] for row in rows]
+    show({"items": list(rows)}, form, lambda: grid([h.upper() for h in heads], cells))

@@ -37,7 +37,7 @@ def wheels(tmp_path: Path, uv_cache: Path, monkeypatch: pytest.MonkeyPatch) -> P
     folder = tmp_path / "wheels"
     make_wheels(folder)
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(uv_cache))
     monkeypatch.setenv("UV_NO_VERIFY_HASHES", "1")  # the locks hold the real packages' hashes
     return folder
