@@ -12,6 +12,9 @@ import sys
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
+# They tell of every message, several lines each: worth reading only when they complain.
+_TALKATIVE = ("celery.app.trace", "celery.worker.strategy", "celery.beat", "httpx2", "alembic")
+
 LATENCY_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 LONG_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
@@ -68,6 +71,8 @@ def configure_logging(process: str, level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
 def _named(process: str) -> structlog.typing.Processor:

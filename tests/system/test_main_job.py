@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.system.machine import Machine, until
+from tests.system.machine import ROOT, Machine, until
 
 pytestmark = pytest.mark.system
 
@@ -110,21 +110,45 @@ def test_an_edit_that_renders_another_engine_rolls_it_and_a_policy_edit_does_not
     assert machine.ask("hello").status_code == 200
 
 
-@pytest.mark.parametrize("code", [0, 1])
-def test_an_engine_that_crash_loops_never_shows_ready_and_frees_its_slot(
-    machine: Machine, code: int
+CRASHES = [
+    {"fail_log": "words.txt", "exit_code": 1},
+    {"fail_log": "words.txt", "exit_code": 0},
+    {"crash_after_seconds": 0.2, "crash_code": 0},
+]
+
+
+@pytest.mark.parametrize("behaviour", CRASHES)
+def test_an_engine_that_crash_loops_never_stays_ready_and_frees_its_slot(
+    machine: Machine, behaviour: dict[str, object]
 ) -> None:
-    machine.deploy(
-        "bad", machine.model("bad", start_seconds=0.1, exit_code=code, never_listen=True)
-    )
-    failed = machine.wait_phase("bad", "failed")
+    model = machine.model("bad", **behaviour)
+    (machine.folder / "models" / "bad" / "words.txt").write_text("the last words\n")
+    machine.deploy("bad", model)
+    failed = machine.wait_phase("bad", "failed", patience=60)
     assert failed["status"]["light"] == "red"
     assert failed["status"]["reason"] == "CrashLoop"
     assert failed["status"]["hint"]
-    assert "ready" not in machine.phases("bad")
+    if "fail_log" in behaviour:
+        assert "ready" not in machine.phases("bad")
     assert machine.engines() == []
     machine.deploy("good", machine.model("good"))
     machine.wait_phase("good", "ready")
     answer = machine.ask("bad")
     assert answer.status_code == 503
     assert "retry-after" not in answer.headers
+
+
+def test_a_failure_that_only_a_person_can_mend_is_told_at_once(machine: Machine) -> None:
+    model = machine.model("long", fail_log="words.txt", exit_code=1)
+    words = (ROOT / "tests" / "domain" / "engine_logs" / "kvsmall.log").read_text()
+    (machine.folder / "models" / "long" / "words.txt").write_text(words)
+    machine.deploy("long", model)
+    status = machine.wait_phase("long", "failed")["status"]
+    assert status["reason"] == "ContextTooLong"
+    assert "1920" in status["message"] + status["hint"]
+    assert len((machine.folder / "models" / "long" / "starts.jsonl").read_text().splitlines()) == 1
+    edit = {"context_length": 1920}
+    behaviour = machine.folder / "models" / "long" / "stub.json"
+    behaviour.write_text("{}")
+    assert machine.http.patch("/api/v1/deployments/long", json=edit).status_code == 200
+    machine.wait_phase("long", "ready")
