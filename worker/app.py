@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import redis
@@ -58,6 +59,8 @@ def make_app(
 def keep_our_logging() -> None:
     """Celery would set up logging of its own as soon as nobody listens here."""
     signals.setup_logging.connect(_leave_logging, weak=False)
+    for name in ("celery", "kombu"):  # a line for each hint would bury what matters
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _leave_logging(**_: object) -> None:
