@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from controlplane.embedded.front_door import ask
 from controlplane.embedded.leftovers import Life, life_of
 from controlplane.embedded.state import RunFolder, Running
+from tests.system.machine import Machine
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -138,19 +140,41 @@ def _reborn(up: Up, name: str, killed: Life) -> bool:
     return found is not None and found.children.get(name) not in (None, killed)
 
 
-def test_after_a_killed_supervisor_the_next_up_goes_on_with_the_same_data(up: Up) -> None:
+def test_after_a_killed_supervisor_the_next_up_goes_on_with_data_and_engines(up: Up) -> None:
     assert up.start().returncode == 0
     key = (up.data / "admin-key").read_text()
+    hands = _hands_on(up, key.strip())
+    hands.deploy("hello", hands.model("target"))
+    hands.wait_phase("hello", "ready", patience=PATIENCE)
+    (engine,) = hands.engines("hello")
     before = up.running
+
     os.kill(before.pid, signal.SIGKILL)
     again = up.start()
     assert again.returncode == 0, again.stdout + again.stderr
     assert "Admin key" not in again.stdout
     assert (up.data / "admin-key").read_text() == key
     assert not any(life_of(x.pid) == x for x in before.children.values())
-    answer = ask("127.0.0.1", up.port, "GET", "/api/v1/me", key=key.strip())
-    assert answer is not None
-    assert answer.object["role"] == "admin"
+    assert hands.wait_phase("hello", "ready", patience=PATIENCE)["status"]["light"] == "green"
+    assert hands.ask("hello").status_code == 200
+    assert hands.engines("hello") == [engine]
+
+    up.down()
+    assert not engine.is_running()
+    hands.http.close()
+
+
+def _hands_on(up: Up, key: str) -> Machine:
+    """The system tests' hands, on this `up` instead of processes of their own."""
+    hands = Machine(up.data.parent, "", "")
+    hands.http.close()
+    hands.port = up.port
+    hands.http = httpx2.Client(
+        base_url=f"http://127.0.0.1:{up.port}",
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=60,
+    )
+    return hands
 
 
 def test_ctrl_c_in_a_terminal_stops_everything_in_order(up: Up) -> None:
