@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.engine_envs import EngineEnv
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]  # the first test may install it
 
 # Three requests with 2, 0 and 3 drafted tokens; the second value is one to be replaced. The
 # output is filled with -7 first, so that what is not written shows.
