@@ -76,22 +76,11 @@ def deploy(
 
     limit = seconds(timeout)
     spec = spec_json(
-        model=model,
-        tier=tier,
-        draft=draft,
-        tokens=tokens,
-        method=method,
-        vocabulary=vocabulary,
-        context_length=context_length,
-        scale_down=scale_down,
-        revision=revision,
-        replicas=replicas,
-        label=label,
-        wake_mode=wake_mode,
-        wake_deadline=wake_deadline,
-        engine_version=engine_version,
-        engine_arg=engine_arg,
-    )
+        model=model, tier=tier, draft=draft, tokens=tokens, method=method, vocabulary=vocabulary,
+        context_length=context_length, scale_down=scale_down, revision=revision,
+        replicas=replicas, label=label, wake_mode=wake_mode, wake_deadline=wake_deadline,
+        engine_version=engine_version, engine_arg=engine_arg,
+    )  # fmt: skip
     with Client() as client:
         made = client.post("/deployments", {"name": name, **spec})
         if wait:
@@ -169,22 +158,11 @@ def update(
 
     limit = seconds(timeout)
     changes = spec_json(
-        model=model,
-        tier=tier,
-        draft=draft,
-        tokens=tokens,
-        method=method,
-        vocabulary=vocabulary,
-        context_length=context_length,
-        scale_down=scale_down,
-        revision=revision,
-        replicas=replicas,
-        label=label,
-        wake_mode=wake_mode,
-        wake_deadline=wake_deadline,
-        engine_version=engine_version,
-        engine_arg=engine_arg,
-    )
+        model=model, tier=tier, draft=draft, tokens=tokens, method=method, vocabulary=vocabulary,
+        context_length=context_length, scale_down=scale_down, revision=revision,
+        replicas=replicas, label=label, wake_mode=wake_mode, wake_deadline=wake_deadline,
+        engine_version=engine_version, engine_arg=engine_arg,
+    )  # fmt: skip
     if not changes:
         raise Invalid("usage", "Nothing to change was named.", hint="See slipstream update --help.")
     with Client() as client:

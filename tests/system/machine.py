@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import httpx2
 import psutil
 
+from controlplane.embedded.children import spawn
+
 ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "tests" / "stub_engine" / "__main__.py"
 ADMIN_KEY = "system-test-admin-key"
@@ -99,12 +101,10 @@ class Machine:
             module = {"api": "controlplane.api", "gateway": "controlplane.gateway"}.get(
                 name, "worker"
             )
-            log = (self.folder / f"{name}.log").open("ab")
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", module], env=self.environ(), cwd=self.folder,
-                stdout=log, stderr=log, start_new_session=True,
+            self.processes[name] = spawn(
+                [sys.executable, "-m", module], log=self.folder / f"{name}.log",
+                env=self.environ(), cwd=self.folder, when_orphaned=signal.SIGKILL,
             )  # fmt: skip
-            log.close()
 
     def up(self) -> None:
         self.bootstrap()

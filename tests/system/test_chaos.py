@@ -75,7 +75,7 @@ def test_two_workers_at_once_start_one_engine(machine: Machine) -> None:
 
 def test_a_wiped_broker_costs_a_sweep_at_most(machine: Machine) -> None:
     model = machine.model("target")
-    broker = redis.Redis.from_url(machine.redis_url.replace("redis+socket://", "unix://"))
+    broker = redis.Redis.from_url(machine.redis_url)
     try:
         machine.kill("worker")
         machine.deploy("hello", model)
@@ -95,7 +95,7 @@ def test_without_any_broker_the_work_is_done_all_the_same(machine: Machine) -> N
     model = machine.model("target")
     for name in ("worker", "api"):
         machine.kill(name)
-    machine.redis_url = f"redis+socket://{machine.folder}/nobody.sock"
+    machine.redis_url = f"unix://{machine.folder}/nobody.sock"
     machine.start("api", "worker")
     machine.wait_ready()
     machine.deploy("hello", model)
