@@ -26,6 +26,7 @@ class Server:
     host: str = "127.0.0.1"
     port: int = 8400
     api_port: int = 0
+    worker_metrics_port: int = 0  # where the worker tells its metrics, on 127.0.0.1; 0: nowhere
     max_body_bytes: int = 1_048_576  # of a REST request; a spec is a few hundred bytes
 
 
@@ -241,6 +242,7 @@ def _server(env: _Environment) -> Server:
         host=env.text("SLIPSTREAM_HOST") or Server().host,
         port=env.whole("SLIPSTREAM_PORT", Server().port),
         api_port=env.whole("SLIPSTREAM_API_PORT", Server().api_port, low=0),
+        worker_metrics_port=env.whole("SLIPSTREAM_WORKER_METRICS_PORT", 0, low=0),
     )
 
 

@@ -7,6 +7,8 @@ import sys
 import threading
 from types import FrameType
 
+from prometheus_client import start_http_server
+
 from controlplane.errors import AppError
 from controlplane.settings import load_settings
 from controlplane.telemetry import configure_logging, logger
@@ -26,6 +28,7 @@ def main() -> int:
         keep_our_logging()
         use_our_transport()
         check_broker(settings)
+        _tell_metrics(settings.server.worker_metrics_port)
         runtime = Runtime(settings)
     except AppError as e:
         sys.stderr.write(f"{e.message} {e.hint}".strip() + "\n")
@@ -55,6 +58,15 @@ def _consume(runtime: Runtime, threads: int) -> None:
         loglevel="WARNING",
     )
     worker.start()
+
+
+def _tell_metrics(port: int) -> None:
+    """Serve this process's metrics. A port that is taken costs them, and nothing else."""
+    if port:
+        try:
+            start_http_server(port, "127.0.0.1")
+        except OSError as e:
+            _log.warning("metrics_not_served", port=port, error=type(e).__name__)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -66,6 +66,7 @@ def environment(settings: Settings, name: str, base: Mapping[str, str]) -> dict[
         "SLIPSTREAM_HOST": settings.server.host,
         "SLIPSTREAM_PORT": str(settings.server.port),
         "SLIPSTREAM_API_PORT": str(settings.server.api_port),
+        "SLIPSTREAM_WORKER_METRICS_PORT": str(settings.server.worker_metrics_port),
         # Each thread would otherwise reserve a memory pool of its own.
         "MALLOC_ARENA_MAX": env.get("MALLOC_ARENA_MAX", "2"),
     }

@@ -41,8 +41,12 @@ class Supervisor:
     """One `up`. `detached`: its words go to a log, so no secret is among them."""
 
     def __init__(self, settings: Settings, *, detached: bool) -> None:
-        api_port = settings.server.api_port or _free_port()
-        settings = replace(settings, server=replace(settings.server, api_port=api_port))
+        server = replace(
+            settings.server,
+            api_port=settings.server.api_port or _free_port(),
+            worker_metrics_port=settings.server.worker_metrics_port or _free_port(),
+        )
+        settings = replace(settings, server=server)
         self._own_database = settings.stores.database_url is None
         self._own_broker = settings.stores.redis_url is None
         self._settings = settings

@@ -13,6 +13,7 @@ from controlplane.gateway.book import Book
 from controlplane.gateway.counts import Counts
 from controlplane.gateway.dispatch import Dispatcher
 from controlplane.gateway.engines import Engines
+from controlplane.gateway.exposition import merged
 from controlplane.gateway.front_door import FrontDoor
 from controlplane.gateway.heart import Heart
 from controlplane.gateway.inference import Inference
@@ -40,7 +41,9 @@ class GatewayApp:
             Wakes(),
             wake_stored_soon=self.heart.store_wakes_soon,
         )
-        self.front_door = FrontDoor(session, settings.server.api_port)
+        self.front_door = FrontDoor(
+            session, settings.server.api_port, settings.server.worker_metrics_port
+        )
         self.stopping = False
         self._inference = Inference(
             self.dispatcher,
@@ -92,7 +95,7 @@ class GatewayApp:
             for deployment_id, count in counts.items():
                 found = self.book.table.by_id(deployment_id)
                 gauge.labels(found.name if found else "").inc(count)
-        body = generate_latest()
+        body = merged([generate_latest().decode(), *await self.front_door.others_metrics()])
         headers = [(b"content-type", CONTENT_TYPE_LATEST.encode())]
         await respond(send, 200, headers, body, head=scope["method"] == "HEAD")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -33,8 +34,15 @@ _log = logger("gateway")
 
 
 class FrontDoor:
-    def __init__(self, session: aiohttp.ClientSession, api_port: int) -> None:
+    """`worker_metrics_port` 0: the worker tells its metrics elsewhere, or not at all."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, api_port: int, worker_metrics_port: int = 0
+    ) -> None:
         self._session, self._api = session, f"http://127.0.0.1:{api_port}"
+        self._tellers = [f"{self._api}/metrics"]
+        if worker_metrics_port:
+            self._tellers.append(f"http://127.0.0.1:{worker_metrics_port}/metrics")
         self._streams: set[aiohttp.ClientResponse] = set()
         self._closing = False
 
@@ -59,6 +67,18 @@ class FrontDoor:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
+
+    async def others_metrics(self) -> list[str]:
+        """The pages of metrics of the processes behind us that answer now."""
+        pages = await asyncio.gather(*map(self._page, self._tellers))
+        return [page for page in pages if page is not None]
+
+    async def _page(self, url: str) -> str | None:
+        try:
+            async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=2.0)) as answer:
+                return await answer.text() if answer.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
 
     def close_streams(self) -> None:
         """End every event stream cleanly: they have no end of their own to wait for."""

@@ -134,17 +134,6 @@ def users_of_model(session: Session, ref: str) -> list[str]:
     )
 
 
-def count_by_phase(session: Session) -> dict[Phase, int]:
-    """How many deployments, of all workspaces, stand in each phase."""
-    rows = session.execute(
-        select(StatusRow.phase, func.count())
-        .join(DeploymentRow, DeploymentRow.id == StatusRow.deployment_id)
-        .where(DeploymentRow.released_at.is_(None))
-        .group_by(StatusRow.phase)
-    )
-    return {Phase(phase): count for phase, count in rows}
-
-
 def _both() -> Select[DeploymentRow, StatusRow]:
     return select(DeploymentRow, StatusRow).join(
         StatusRow, StatusRow.deployment_id == DeploymentRow.id

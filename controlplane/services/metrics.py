@@ -12,7 +12,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from controlplane.auth.principals import Action, Principal
-from controlplane.persistence import deployments, vitals
+from controlplane.persistence import vitals
 from controlplane.persistence.tables import ReplicaRow
 from controlplane.services.deployments import must_find
 from controlplane.services.site import Site
@@ -143,9 +143,3 @@ def _speculation(engines: Iterable[EngineNumbers]) -> Speculation | None:
         acceptance=accepted / drafted if drafted else None,
         mean_length=1 + accepted / drafts if drafts else None,
     )
-
-
-def count_by_phase(site: Site) -> dict[str, int]:
-    """How many deployments stand in each phase, for the process's own metrics page."""
-    with site.begin() as session:
-        return {str(phase): n for phase, n in deployments.count_by_phase(session).items()}

@@ -9,11 +9,8 @@ from controlplane.api.dependencies import Caller, SiteDep
 from controlplane.api.errors import problems
 from controlplane.api.schemas.others import Alive, Health, KeyId, Me, Part
 from controlplane.auth.principals import MAY, Action
-from controlplane.domain.phases import Phase
-from controlplane.errors import Unavailable
-from controlplane.services import health, metrics
+from controlplane.services import health
 from controlplane.services.site import database_unavailable
-from controlplane.telemetry import DEPLOYMENTS
 
 router = APIRouter(tags=["system"])
 plain = APIRouter(tags=["system"])
@@ -62,12 +59,6 @@ def is_ready(site: SiteDep) -> Alive:
         **problems(),
     },
 )
-def get_process_metrics(site: SiteDep) -> Response:
-    """This process's metrics, and how many deployments stand in each phase."""
-    try:
-        counts = metrics.count_by_phase(site)
-        for phase in Phase:
-            DEPLOYMENTS.labels(phase=str(phase)).set(counts.get(str(phase), 0))
-    except Unavailable:
-        DEPLOYMENTS.clear()  # unknown is not zero
+def get_process_metrics() -> Response:
+    """This process's metrics."""
     return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
