@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -58,7 +59,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.port, self.api_port = free_port(), free_port()
-        self.data = self.folder / "data"
+        self.data, self.models = self.folder / "data", self.folder / "models"
         self.data.mkdir(parents=True, exist_ok=True)
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx2.Client(
@@ -125,10 +126,36 @@ class Machine:
         process.send_signal(how)
         process.wait(timeout=30)
 
+    def tidy(self, redis_url: str) -> None:
+        """Whole and empty again: every part runs, no deployment and no engine is left."""
+        for name in [n for n in self.processes if n.startswith("worker-")]:
+            self.kill(name)
+        if self.redis_url != redis_url:
+            self.redis_url = redis_url
+            for name in list(self.processes):
+                self.kill(name)
+        for name in ("api", "gateway", "worker"):
+            if name in self.processes and self.processes[name].poll() is not None:
+                self.processes.pop(name)
+            if name not in self.processes:
+                self.start(name)
+        self.wait_ready()
+        for d in self._deployments():
+            self.http.delete(f"/api/v1/deployments/{d['id']}")
+        until(lambda: not self._deployments(), "no deployment left", every=0.2)
+        until(lambda: not self.engines(), "no engine left")
+
+    def _deployments(self) -> list[dict[str, Any]]:
+        answer = self.http.get("/api/v1/deployments?limit=200")
+        return list(answer.json()["items"]) if answer.status_code == 200 else [{"id": "unknown"}]
+
     def model(self, name: str, **behaviour: Any) -> str:
-        """Register a stub model under `local/NAME` that behaves as `behaviour` says."""
-        folder = self.folder / "models" / name
+        """Register a stub model under `local/NAME` that behaves as `behaviour` says. A name
+        that an earlier test used gets another behaviour."""
+        folder = self.models / name
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        self.http.delete(f"/api/v1/models/{name}")
         (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
         (folder / "model.safetensors").write_bytes(b"\0" * 16)
         (folder / "stub.json").write_text(json.dumps(behaviour))

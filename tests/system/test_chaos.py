@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-import redis
 from sqlalchemy import create_engine, text
 
 from tests.system.machine import Machine, until
+from tests.system.stores import Stores
 
 pytestmark = pytest.mark.system
 
@@ -73,22 +73,58 @@ def test_two_workers_at_once_start_one_engine(machine: Machine) -> None:
         assert len(machine.engines()) == 1
 
 
-def test_a_wiped_broker_costs_a_sweep_at_most(machine: Machine) -> None:
+def test_a_wiped_broker_costs_a_sweep_at_most(machine: Machine, stores: Stores) -> None:
     model = machine.model("target")
-    broker = redis.Redis.from_url(machine.redis_url)
-    try:
-        machine.kill("worker")
-        machine.deploy("hello", model)
-        broker.flushall()
-        machine.start("worker")
-        machine.wait_phase("hello", "ready")
-        broker.flushall()
-        machine.http.post("/api/v1/deployments/hello/pause")
-        broker.flushall()
-        machine.wait_phase("hello", "paused")
-    finally:
-        broker.close()
+    machine.kill("worker")
+    machine.deploy("hello", model)
+    stores.flush_broker()
+    machine.start("worker")
+    machine.wait_phase("hello", "ready")
+    stores.flush_broker()
+    machine.http.post("/api/v1/deployments/hello/pause")
+    stores.flush_broker()
+    machine.wait_phase("hello", "paused")
     assert machine.engines() == []
+
+
+def test_a_broker_that_dies_and_comes_back_changes_nothing(
+    machine: Machine, stores: Stores
+) -> None:
+    machine.deploy("hello", machine.model("target"))
+    machine.wait_phase("hello", "ready")
+    (engine,) = machine.engines()
+    stores.kill_broker()
+    machine.http.post("/api/v1/deployments/hello/pause")
+    machine.wait_phase("hello", "paused")
+    stores.start()
+    machine.http.post("/api/v1/deployments/hello/resume")
+    machine.wait_phase("hello", "ready")
+    (second,) = machine.engines()
+    assert second.pid != engine.pid
+
+
+def test_a_database_that_restarts_loses_no_spec_and_stops_no_engine(
+    machine: Machine, stores: Stores
+) -> None:
+    machine.deploy("hello", machine.model("target", token_seconds=0.3, tokens=20))
+    machine.wait_phase("hello", "ready")
+    (engine,) = machine.engines()
+    stream = machine.stream("hello")
+    next(stream)
+    stores.stop_database()
+    assert machine.http.get("/api/v1/deployments/hello").status_code == 503
+    rest = list(stream)
+    assert rest[-1]["choices"][0]["finish_reason"] == "stop"
+    assert machine.ask("hello", max_tokens=2).status_code == 200
+    stores.start()
+    until(
+        lambda: machine.http.get("/api/v1/deployments/hello").status_code == 200,
+        "the database again",
+    )
+    machine.wait_phase("hello", "ready")
+    assert [p.pid for p in machine.engines()] == [engine.pid]
+    machine.http.post("/api/v1/deployments/hello/pause")
+    machine.wait_phase("hello", "paused")
 
 
 def test_without_any_broker_the_work_is_done_all_the_same(machine: Machine) -> None:

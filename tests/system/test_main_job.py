@@ -122,7 +122,7 @@ def test_an_engine_that_crash_loops_never_stays_ready_and_frees_its_slot(
     machine: Machine, behaviour: dict[str, object]
 ) -> None:
     model = machine.model("bad", **behaviour)
-    (machine.folder / "models" / "bad" / "words.txt").write_text("the last words\n")
+    (machine.models / "bad" / "words.txt").write_text("the last words\n")
     machine.deploy("bad", model)
     failed = machine.wait_phase("bad", "failed", patience=60)
     assert failed["status"]["light"] == "red"
@@ -141,14 +141,14 @@ def test_an_engine_that_crash_loops_never_stays_ready_and_frees_its_slot(
 def test_a_failure_that_only_a_person_can_mend_is_told_at_once(machine: Machine) -> None:
     model = machine.model("long", fail_log="words.txt", exit_code=1)
     words = (ROOT / "tests" / "domain" / "engine_logs" / "kvsmall.log").read_text()
-    (machine.folder / "models" / "long" / "words.txt").write_text(words)
+    (machine.models / "long" / "words.txt").write_text(words)
     machine.deploy("long", model)
     status = machine.wait_phase("long", "failed")["status"]
     assert status["reason"] == "ContextTooLong"
     assert "1920" in status["message"] + status["hint"]
-    assert len((machine.folder / "models" / "long" / "starts.jsonl").read_text().splitlines()) == 1
+    assert len((machine.models / "long" / "starts.jsonl").read_text().splitlines()) == 1
     edit = {"context_length": 1920}
-    behaviour = machine.folder / "models" / "long" / "stub.json"
+    behaviour = machine.models / "long" / "stub.json"
     behaviour.write_text("{}")
     assert machine.http.patch("/api/v1/deployments/long", json=edit).status_code == 200
     machine.wait_phase("long", "ready")
