@@ -55,7 +55,6 @@ def show_addresses(settings: Settings, new_key: str | None) -> None:
     """Where everything is, with a link that signs in once; the admin key the first time."""
     here = origin(settings)
     rows = [
-        ("Dashboard", f"{here}/"),
         ("REST API", f"{here}/api/v1   (described at /docs)"),
         ("OpenAI API", f"{here}/v1"),
     ]
