@@ -26,6 +26,8 @@ AUTO_TOKENS: Mapping[Method, int] = {
 bring, and costs least where it doesn't (measured with the demo pair on a CPU)."""
 
 PLUGIN = "slipstream"
+# Asked every few seconds to know how an engine is: its log is for what people ask.
+_PROBED = ("/health", "/metrics", "/v1/models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def command(order: EngineOrder) -> EngineCommand:
         f"--host={order.host}",
         f"--port={order.port}",
         f"--shutdown-timeout={order.shutdown_seconds}",
+        f"--disable-access-log-for-endpoints={','.join(_PROBED)}",
     ]
     if order.tier.count > 1 and order.tier.device is not DeviceKind.CPU:
         args.append(f"--tensor-parallel-size={order.tier.count}")

@@ -45,6 +45,7 @@ def test_a_cpu_engine_is_started_as_measured() -> None:
         "--host=127.0.0.1",
         "--port=9000",
         "--shutdown-timeout=0",
+        "--disable-access-log-for-endpoints=/health,/metrics,/v1/models",
         "--dtype=bfloat16",
         "--enforce-eager",
         "--max-num-seqs=8",
