@@ -97,7 +97,9 @@ def test_told_to_stop_it_lets_streams_finish_takes_nothing_new_and_removes_its_r
                     w.process.send_signal(signal.SIGTERM)
                     assert await events.content.read() == b""
                     await until(lambda: _refused(w), "nothing new is taken")
-                    assert w.said(deployment)["in_flight"] == 1
+                    await until(
+                        lambda: w.said(deployment).get("in_flight") == 1, "the stream is told of"
+                    )
                     engine.chunk_gate.release()
                     engine.chunk_gate.release()
                     assert (await stream.content.read()).endswith(b"data: [DONE]\n\n")

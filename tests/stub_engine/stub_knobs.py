@@ -9,7 +9,8 @@ import sys
 from dataclasses import dataclass, fields
 
 FLAGS = {
-    "block-size", "dtype", "gpu-memory-utilization", "kv-cache-dtype", "max-num-batched-tokens",
+    "block-size", "disable-access-log-for-endpoints", "dtype", "gpu-memory-utilization",
+    "kv-cache-dtype", "max-num-batched-tokens",
     "quantization", "reasoning-parser", "seed", "tool-call-parser", "tensor-parallel-size",
 }  # fmt: skip
 SWITCHES = {
