@@ -46,7 +46,6 @@ def make_app(
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
-        beat_scheduler="celery.beat:Scheduler",
         beat_schedule={
             "sweep": {"task": SWEEP_TASK, "schedule": every, "options": {"expires": every}}
         },

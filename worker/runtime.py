@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from celery import Celery
-from celery.beat import EmbeddedService
+from celery.beat import EmbeddedService, Scheduler
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
@@ -60,7 +60,9 @@ class Runtime:
             self._watcher.start()
         self._direct.submit(SWEEP)
         if self._settings.stores.broker_url is not None:
-            EmbeddedService(self.app, thread=True).start()  # type: ignore[union-attr]
+            # Beat's own default keeps a file of its schedule in whatever folder this runs in.
+            beat = EmbeddedService(self.app, thread=True, scheduler_cls=Scheduler)
+            beat.start()  # type: ignore[union-attr]
 
     def stop(self) -> None:
         """Finish what runs, then give back what is held."""

@@ -44,6 +44,9 @@ def test_a_deployment_goes_from_yellow_to_green_sleeps_wakes_and_leaves_nothing(
         "draining", "asleep", "waking",
     ]  # fmt: skip
     machine.deploy("hello", model)
+    machine.wait_phase("hello", "ready")
+    own = {"data", "models", "api.log", "gateway.log", "worker.log"}
+    assert {p.name for p in machine.folder.iterdir()} == own, "a file in the folder we run in"
 
 
 def test_a_stream_longer_than_the_idle_window_keeps_its_model_awake(machine: Machine) -> None:
