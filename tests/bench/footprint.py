@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from controlplane.embedded.state import RunFolder
 from tests.bench.latency import Figure
 from tests.system.machine import STUB, free_port
 
@@ -56,8 +57,9 @@ def _down(environ: dict[str, str]) -> None:
 def _memory(data: Path) -> dict[str, float]:
     """Proportional set size in MB by part: shared pages are counted once, divided."""
     found: dict[str, float] = defaultdict(float)
-    pid = int((data / "run" / "supervisor.pid").read_text().split()[0])
-    supervisor = psutil.Process(pid)
+    running = RunFolder(data).read()
+    assert running is not None
+    supervisor = psutil.Process(running.pid)
     for process in [supervisor, *supervisor.children(recursive=True)]:
         line = " ".join(process.cmdline()) or process.name()
         found[_part(line)] += process.memory_full_info().pss / 1e6
