@@ -61,7 +61,10 @@ def chat(
 def _from_stdin() -> str:
     if sys.stdin.isatty():
         raise Invalid("usage", "There is no question.", hint='As: slipstream chat NAME "Hello"')
-    return sys.stdin.read()
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise Invalid("usage", "The text is no UTF-8.", hint="stdin holds other bytes.") from e
 
 
 def _pieces(events: Iterator[tuple[str, str]]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from controlplane.cli.output import note, plain, say
-from controlplane.errors import AppError, Kind
+from controlplane.errors import AppError, Invalid, Kind
 
 PROGRAM = "slipstream"
 _ROOM = "controlplane.cli."
@@ -90,6 +90,7 @@ def run(words: Sequence[str]) -> int:
     from typer.exceptions import Abort
 
     try:
+        _check_texts(words)
         code = make_app(words)(args=list(words), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -111,6 +112,12 @@ def run(words: Sequence[str]) -> int:
         note(f"The command met a fault of its own ({type(e).__name__}).")
         note("  Please report it, with the command and: " + _where(e))
         return _FAULT
+
+
+def _check_texts(words: Sequence[str]) -> None:
+    """Bytes that are no UTF-8 come here as halves of surrogate pairs, which nothing can send."""
+    if any("\ud800" <= c <= "\udfff" for word in words for c in word):
+        raise Invalid("usage", "The text is no UTF-8.", hint="An argument holds other bytes.")
 
 
 def exit_code(error: AppError) -> int:

@@ -17,7 +17,7 @@ def deployment_names(incomplete: str) -> list[str]:
     try:
         with Client(read=_PATIENCE) as client:
             found = items(client.get("/deployments", limit=100, name=incomplete.lower() or None))
-    except AppError:
+    except (AppError, UnicodeError):
         return []
     return [n for d in found if isinstance(n := d.get("name"), str) and n.isprintable()]
 

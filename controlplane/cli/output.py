@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WIDE = 100_000  # a pipe has no edge to wrap at
-# Control characters, and the marks that turn the order of what follows them.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\ufeff]")
+# Control characters, the marks that turn the order of what follows them, and halves of pairs,
+# which no stream takes.
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\ufeff\ud800-\udfff]"
+)
 _ESCAPE = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
 LIGHTS = {
     "green": "green",

@@ -188,8 +188,9 @@ Cli = Callable[..., Ended]
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs one command line through the real entry; `stdin` is what is piped into it."""
 
-    def run(*words: str, stdin: str = "") -> Ended:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    def run(*words: str, stdin: str | bytes = "") -> Ended:
+        given = stdin if isinstance(stdin, bytes) else stdin.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         capsys.readouterr()
         code = main.run(words)
         said = capsys.readouterr()
