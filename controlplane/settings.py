@@ -5,17 +5,22 @@ Each value states its unit and why its default is what it is. Times are in secon
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from controlplane.domain.tiers import BUILT_IN, Tier, merge, parse_tiers
 from controlplane.errors import Invalid
 
-_T = TypeVar("_T")
+_Number = TypeVar("_Number", int, float)
 DRIVERS = ("local", "kubernetes", "fake")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_HIGHEST_PORT = 65_535
+_LONGEST = 31_536_000  # seconds, a year: what waits far longer overflows in the waits below us
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,39 +154,55 @@ class _Environment:
     def text(self, name: str) -> str | None:
         return self._values.get(name, "").strip() or None
 
-    def _as(self, name: str, default: _T, kind: Callable[[str], _T], low: float, what: str) -> _T:
-        text = self.text(name)
+    def choice(self, name: str, default: str, known: tuple[str, ...]) -> str:
+        given = self.text(name) or default
+        text = next((word for word in known if word.lower() == given.lower()), None)
+        if text is None:
+            raise Invalid("invalid_setting", f"{name} is one of: {', '.join(known)}.")
+        return text
+
+    def _as(
+        self,
+        name: str,
+        default: _Number,
+        kind: Callable[[str], _Number],
+        limits: tuple[float, float],
+        what: str,
+    ) -> _Number:
+        text, (low, high) = self.text(name), limits
         if text is None:
             return default
         try:
             value = kind(text)
         except ValueError:
-            value = None
-        if value is None or not float(value) >= low:  # type: ignore[arg-type]
-            raise Invalid("invalid_setting", f"{name} must be {what}, {low:g} at least.")
+            value = kind("-1")  # below every limit
+        if not low <= value <= high:
+            upper = f"from {low:g} to {high:.0f}" if math.isfinite(high) else f"{low:g} at least"
+            raise Invalid("invalid_setting", f"{name} must be {what}, {upper}.")
         return value
 
-    def whole(self, name: str, default: int, low: int = 1) -> int:
-        return self._as(name, default, int, low, "a whole number")
+    def whole(self, name: str, default: int, low: int = 1, high: float = math.inf) -> int:
+        return self._as(name, default, int, (low, high), "a whole number")
 
     def seconds(self, name: str, default: float, low: float = 0.05) -> float:
-        return self._as(name, default, float, low, "a number of seconds")
+        return self._as(name, default, float, (low, _LONGEST), "a number of seconds")
+
+    def port(self, name: str, default: int, low: int = 0) -> int:
+        return self.whole(name, default, low, _HIGHEST_PORT)
 
 
-def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+def load_settings(environ: Mapping[str, str] | None = None, *, with_tiers: bool = True) -> Settings:
     """Settings from `environ` (the process's own by default). Raises Invalid, naming the
-    variable, when a value is wrong."""
+    variable, when a value is wrong. Without `with_tiers` the tiers file is not looked at:
+    before anything is installed, nothing here reads YAML."""
     env = _Environment(os.environ if environ is None else environ)
-    driver = env.text("SLIPSTREAM_DRIVER") or "local"
-    if driver not in DRIVERS:
-        raise Invalid("invalid_setting", f"SLIPSTREAM_DRIVER is one of: {', '.join(DRIVERS)}.")
     home = env.text("HOME")
     data_dir = env.text("SLIPSTREAM_DATA_DIR")
     settings = Settings(
         data_dir=Path(data_dir).expanduser().absolute()
         if data_dir
         else Path(home or Path.home()) / ".slipstream",
-        driver=driver,
+        driver=env.choice("SLIPSTREAM_DRIVER", "local", DRIVERS),
         server=_server(env),
         stores=Stores(
             database_url=_database_url(env.text("SLIPSTREAM_DATABASE_URL")),
@@ -195,8 +216,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         gateway=_gateway(env),
         hub=_hub(env),
         admin_key=env.text("SLIPSTREAM_ADMIN_KEY"),
-        tiers=load_tiers(env.text("SLIPSTREAM_TIERS_FILE")),
-        log_level=(env.text("SLIPSTREAM_LOG_LEVEL") or "INFO").upper(),
+        tiers=load_tiers(env.text("SLIPSTREAM_TIERS_FILE")) if with_tiers else BUILT_IN,
+        log_level=env.choice("SLIPSTREAM_LOG_LEVEL", "INFO", LOG_LEVELS),
     )
     if not settings.reconcile.deadline < settings.reconcile.lease:
         raise Invalid(
@@ -224,7 +245,7 @@ def load_tiers(path: str | None) -> tuple[Tier, ...]:
     """
     if path is None:
         return BUILT_IN
-    import yaml  # here, so that preflight can read settings before anything is installed
+    import yaml  # here, so that preflight, which reads no tiers, runs before it is installed
 
     try:
         raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -240,9 +261,9 @@ def load_tiers(path: str | None) -> tuple[Tier, ...]:
 def _server(env: _Environment) -> Server:
     return Server(
         host=env.text("SLIPSTREAM_HOST") or Server().host,
-        port=env.whole("SLIPSTREAM_PORT", Server().port),
-        api_port=env.whole("SLIPSTREAM_API_PORT", Server().api_port, low=0),
-        worker_metrics_port=env.whole("SLIPSTREAM_WORKER_METRICS_PORT", 0, low=0),
+        port=env.port("SLIPSTREAM_PORT", Server().port, low=1),
+        api_port=env.port("SLIPSTREAM_API_PORT", Server().api_port),
+        worker_metrics_port=env.port("SLIPSTREAM_WORKER_METRICS_PORT", 0),
     )
 
 
@@ -328,7 +349,22 @@ def _hub(env: _Environment) -> Hub:
         base = Path(hf_home) if hf_home else (Path(home) / ".cache/huggingface" if home else None)
         cache = str(base / "hub") if base else None
     return Hub(
-        endpoint=(env.text("SLIPSTREAM_HUB_ENDPOINT") or Hub().endpoint).rstrip("/"),
+        endpoint=_hub_endpoint(env.text("SLIPSTREAM_HUB_ENDPOINT") or Hub().endpoint),
         token=env.text("HF_TOKEN"),
         shared_cache=Path(cache).expanduser() if cache else None,
     )
+
+
+def _hub_endpoint(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none, a bracket that is not closed
+        right = None
+    if not right:
+        raise Invalid(
+            "invalid_setting",
+            "SLIPSTREAM_HUB_ENDPOINT must be an http or https address.",
+            hint="As https://huggingface.co or http://mirror:8080.",
+        )
+    return url.rstrip("/")

@@ -185,7 +185,11 @@ def _engine(site: Site) -> Iterator[Finding]:
         if isinstance(found, Installing):
             yield Finding(name, True, f"is being installed, {found.fraction:.0%}: {found.message}")
         elif found is not None:
-            yield Finding(name, True, f"{found.version}, {found.program[0]}")
+            yield from _stands(
+                lambda: preflight.check_engine_command(settings),
+                name,
+                f"{found.version}, {found.program[0]}",
+            )
         else:
             why = last_error(settings, kind)
             again = f"Install it: {command(f'engines install {kind}')}"

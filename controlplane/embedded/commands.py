@@ -10,7 +10,14 @@ import time
 
 from controlplane.embedded import preflight
 from controlplane.embedded.children import run
-from controlplane.embedded.console import command, complain, say, show_addresses, show_machine
+from controlplane.embedded.console import (
+    command,
+    complain,
+    exit_status,
+    say,
+    show_addresses,
+    show_machine,
+)
 from controlplane.embedded.leftovers import end_lives, life_of
 from controlplane.embedded.logs import Follower
 from controlplane.embedded.parts import environment, with_stores
@@ -141,4 +148,4 @@ def guarded(settings: Settings, word: str, *, describe_machine: bool) -> int:
         return up(settings, detach=word == "up-behind", describe_machine=describe_machine)
     except AppError as e:
         complain(e)
-        return 5 if e.kind.value == "unavailable" else 4
+        return exit_status(e)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.embedded.front_door import reachable, sign_in_path, url_host
-from controlplane.errors import AppError
+from controlplane.errors import AppError, Kind
 from controlplane.machine import Machine, sentences
 from controlplane.paths import DataDir
 from controlplane.settings import Settings
@@ -33,6 +33,11 @@ def complain(error: AppError) -> None:
         sys.stderr.flush()
     except OSError:
         return
+
+
+def exit_status(error: AppError) -> int:
+    """As the command line has it: 2 a wrong value, 5 a part that does not answer, else 4."""
+    return {Kind.INVALID: 2, Kind.UNAVAILABLE: 5}.get(error.kind, 4)
 
 
 def show_machine(machine: Machine) -> None:

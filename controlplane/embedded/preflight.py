@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from controlplane.domain.tiers import GIB
-from controlplane.embedded.console import complain, show_machine
+from controlplane.embedded.console import complain, exit_status, show_machine
 from controlplane.embedded.leftovers import command_of
 from controlplane.embedded.state import RunFolder, already_runs
 from controlplane.errors import AppError, Conflict, Invalid, Refused
@@ -38,6 +40,8 @@ def check(settings: Settings, machine: Machine) -> None:
     holder = RunFolder(settings.data_dir).holder()
     if holder is not None:
         raise already_runs(holder, settings.data_dir)
+    check_admin_key(settings)
+    check_engine_command(settings)
     check_engine(settings, machine)
     check_disk(settings, machine)
     check_port(settings.server.host, settings.server.port)
@@ -135,6 +139,37 @@ def _installs_engine(settings: Settings) -> bool:
     return settings.driver == "local" and settings.engines.command is None
 
 
+def check_admin_key(settings: Settings) -> None:
+    """Raises Invalid for a chosen key that would be refused once the stores run."""
+    if settings.admin_key is not None:
+        from controlplane.auth.keys import chosen_key  # the supervisor has no other use for it
+
+        chosen_key(settings.admin_key)
+
+
+def check_engine_command(settings: Settings) -> None:
+    """Raises Invalid when the engine that was named by hand is no program here."""
+    command = settings.engines.command
+    if command is None or settings.driver != "local":
+        return
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        raise Invalid(
+            "invalid_setting",
+            "SLIPSTREAM_ENGINE_COMMAND is not a command.",
+            hint="It is read as a shell reads words: check its quotes.",
+        )
+    if shutil.which(words[0]) is None:
+        raise Invalid(
+            "no_engine_program",
+            f"SLIPSTREAM_ENGINE_COMMAND names {words[0]}, and there is no such program here.",
+            hint="Give its whole path, or leave the setting out to have an engine installed.",
+        )
+
+
 def check_engine(settings: Settings, machine: Machine) -> None:
     """Raises Refused where the engine that would be installed can't run."""
     if not _installs_engine(settings) or machine.gpus:
@@ -174,14 +209,14 @@ def main(arguments: Sequence[str]) -> int:
     """Describe the machine and look for what would stop the environment in the folder
     `arguments[0]` from being made and `up` from starting."""
     try:
-        settings = load_settings()
+        settings = load_settings(with_tiers=False)
         machine = describe(settings.data_dir)
         show_machine(machine)
         check_install(Path(arguments[0]))
         check(settings, machine)
     except AppError as e:
         complain(e)
-        return 4
+        return exit_status(e)
     return 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.cli import doctor
 from controlplane.domain.tiers import GIB
 from controlplane.embedded import preflight
 from controlplane.embedded.state import RunFolder
@@ -72,9 +73,34 @@ def test_what_the_engine_lacks_is_named(
 
 
 def test_with_an_engine_of_one_s_own_only_room_to_run_is_needed(settings: Settings) -> None:
-    own = dataclasses.replace(settings, engines=Engines(command="my-vllm"))
+    own = dataclasses.replace(settings, engines=Engines(command=f"{sys.executable} serve"))
     assert code_of(own, features=(), memory_bytes=GIB, disk_free_bytes=GIB) is None
     assert code_of(own, disk_free_bytes=GIB // 4) == "disk_full"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("/nowhere/vllm serve", "no_engine_program"),
+        ("no-such-program-here", "no_engine_program"),
+        ("'unclosed", "invalid_setting"),
+    ],
+)
+def test_an_engine_that_is_no_program_stops_up_and_is_named_by_doctor(
+    settings: Settings, command: str, code: str
+) -> None:
+    own = dataclasses.replace(settings, engines=Engines(command=command))
+    assert code_of(own) == code
+    found = next(f for f in doctor.examine(own) if not f.ok and f.part.startswith("engine"))
+    assert "SLIPSTREAM_ENGINE_COMMAND" in found.seen
+
+
+@pytest.mark.parametrize("key", ["short", "with spaces in it", "größer-als-zwölf"])
+def test_a_chosen_key_that_is_no_secret_is_refused_before_anything_is_started(
+    settings: Settings, key: str
+) -> None:
+    assert code_of(dataclasses.replace(settings, admin_key=key)) == "weak_key"
+    assert code_of(dataclasses.replace(settings, admin_key="long-enough-1")) is None
 
 
 def test_an_engine_that_is_there_needs_no_room_for_another(settings: Settings) -> None:
@@ -125,7 +151,8 @@ def test_it_runs_before_anything_is_installed(settings: Settings) -> None:
                 "PATH": os.environ["PATH"],
                 "SLIPSTREAM_DATA_DIR": str(settings.data_dir),
                 "SLIPSTREAM_PORT": str(settings.server.port),
-                "SLIPSTREAM_ENGINE_COMMAND": "stub",
+                "SLIPSTREAM_ENGINE_COMMAND": sys.executable,
+                "SLIPSTREAM_TIERS_FILE": "/nowhere/tiers.yaml",
             },
             capture_output=True,
             text=True,
@@ -135,4 +162,25 @@ def test_it_runs_before_anything_is_installed(settings: Settings) -> None:
     assert "This machine" in result.stdout
     assert f"Port {settings.server.port} is taken" in result.stderr
     assert "Traceback" not in result.stderr
+    assert not settings.data_dir.exists()
+
+
+def test_a_tiers_file_that_can_t_be_read_is_told_once_everything_is_installed(
+    settings: Settings,
+) -> None:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "SLIPSTREAM_DATA_DIR": str(settings.data_dir),
+        "SLIPSTREAM_TIERS_FILE": "/nowhere/tiers.yaml",
+    }
+    result = subprocess.run(
+        [sys.executable, "-m", "controlplane.embedded", "up"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert result.stderr.startswith("The tiers file can't be read.\n")
     assert not settings.data_dir.exists()

@@ -60,7 +60,11 @@ def test_a_taken_port_stops_make_up_before_anything_is_downloaded(clone: Path) -
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = make(
-            clone, "up", SLIPSTREAM_PORT=str(port), SLIPSTREAM_ENGINE_COMMAND="no-engine-here"
+            clone,
+            "up",
+            SLIPSTREAM_PORT=str(port),
+            SLIPSTREAM_ENGINE_COMMAND=sys.executable,
+            SLIPSTREAM_TIERS_FILE="tiers.yaml",
         )
     assert said.returncode != 0
     assert f"Port {port} is taken by process {os.getpid()}" in said.stderr
