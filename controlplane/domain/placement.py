@@ -116,3 +116,20 @@ def _may_go(h: Holder, now: datetime, minimum_uptime: timedelta) -> bool:
         and h.ready_since is not None
         and now - h.ready_since >= minimum_uptime
     )
+
+
+def next_to_go(
+    holders: Iterable[Holder], *, now: datetime, minimum_uptime: timedelta
+) -> tuple[str, timedelta] | None:
+    """Who may make room next, and in how long, where time alone stands in the way; None when
+    it is something else."""
+    waits = [
+        (h.ready_since + minimum_uptime - now, h.name)
+        for h in holders
+        if h.ready_since and h.settled and h.policy is not ScaleDownPolicy.NEVER
+    ]
+    waits = [(left, name) for left, name in waits if left > timedelta()]
+    if not waits:
+        return None
+    left, name = min(waits)
+    return name, left

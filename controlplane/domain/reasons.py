@@ -78,12 +78,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = MappingProxyType(
         Reason.STARTING_ENGINE: Explanation("The engine process is starting."),
         Reason.GATED_MODEL: Explanation(
             "The hub wants an accepted licence and a token for this model.",
-            "Accept the licence on the model's page, set HF_TOKEN, then resume.",
+            "Accept the licence on the model's page, set HF_TOKEN, then slipstream resume NAME.",
             permanent=True,
         ),
         Reason.MODEL_NOT_FOUND: Explanation(
             "There is no such model, or not in that revision.",
-            "Check the spelling of the model and draft IDs, and the revision.",
+            "Check the model and draft IDs and the revision (demo/...: slipstream demo-models;"
+            " local/...: slipstream models add), then slipstream resume NAME.",
             permanent=True,
         ),
         Reason.HUB_RATE_LIMITED: Explanation(

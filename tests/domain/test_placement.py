@@ -5,7 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from controlplane.domain.deployment import DeploymentId, ScaleDownPolicy
-from controlplane.domain.placement import Holder, Placed, Waiter, Waits, make_room, place
+from controlplane.domain.placement import (
+    Holder,
+    Placed,
+    Waiter,
+    Waits,
+    make_room,
+    next_to_go,
+    place,
+)
 from controlplane.domain.tiers import GIB, Device, DeviceKind, Tier
 
 T0 = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
@@ -88,3 +96,21 @@ def test_who_may_not_go_stays(holder: Holder) -> None:
 
 def test_nobody_goes_where_room_is_free() -> None:
     assert _room(ONE, _holder("a", "0", 50)) == []
+
+
+def test_who_may_go_next_is_named_with_the_time_that_stands_in_the_way() -> None:
+    minimum = timedelta(minutes=10)
+    young = [_holder("a", "0", 1, up=4), _holder("b", "1", 1, up=7)]
+    assert next_to_go(young, now=T0, minimum_uptime=minimum) == ("b", timedelta(minutes=3))
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        _holder("never", "0", 1, ScaleDownPolicy.NEVER, up=1),
+        _holder("working", "0", 1, settled=False, up=1),
+        _holder("old-enough", "0", 1, up=60),
+    ],
+)
+def test_where_time_is_not_what_stands_in_the_way_nobody_is_named(holder: Holder) -> None:
+    assert next_to_go([holder], now=T0, minimum_uptime=timedelta(minutes=10)) is None

@@ -39,6 +39,8 @@ def test_a_deployment_goes_from_yellow_to_green_sleeps_wakes_and_leaves_nothing(
     assert not (machine.data / "replicas" / made["id"]).exists()
     phases = machine.phases(made["id"])
     assert phases[:2] == ["starting", "ready"]
+    reasons = [e["reason"] for e in reversed(machine.events(made["id"]))]
+    assert "WarmingUp" in reasons or "StartingEngine" in reasons
     assert phases[-2:] == ["stopping", "deleted"]
     assert [p for p in phases if p in {"draining", "asleep", "waking"}][:3] == [
         "draining", "asleep", "waking",
@@ -68,6 +70,11 @@ def test_three_deployments_on_one_slot_called_in_turn_all_answer(machine: Machin
     )
     assert waiting["phase"] == "queued"
     assert "one" in waiting["message"]
+    assert "slipstream wake two" in waiting["hint"]
+    until(
+        lambda: "WaitingForGpu" in [e["reason"] for e in machine.events("two")],
+        "the wait is among the events",
+    )
     for name in ("two", "three", "one", "three"):
         answer = machine.ask(name)
         assert answer.status_code == 200, answer.text

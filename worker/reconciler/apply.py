@@ -116,7 +116,7 @@ def _ask_for_room(session: Session, f: Facts, action: MakeRoom) -> None:
 
 
 def _tell(session: Session, f: Facts, step: Step) -> None:
-    """Each phase that was gone through, and each failure, as an event."""
+    """Each phase that was gone through, each failure and each new reason, as an event."""
     d, new = f.deployment, step.status
     for phase in step.trail:
         last = phase is new.phase
@@ -133,12 +133,13 @@ def _tell(session: Session, f: Facts, step: Step) -> None:
     if step.trail and d.status.since:
         lasted = (f.now - d.status.since).total_seconds()
         PHASE_SECONDS.labels(phase=str(d.status.phase)).observe(max(lasted, 0.0))
-    if new.attempts > d.status.attempts and not step.trail:
+    failed = new.attempts > d.status.attempts
+    if not step.trail and (failed or new.reason not in (None, d.status.reason)):
         events.append(
             session,
             d.id,
             d.workspace,
-            "failure",
+            "failure" if failed else "reason",
             new.message,
             actor=MACHINE,
             phase=new.phase,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from controlplane.domain.deployment import Progress, Replica
 from controlplane.domain.phases import Phase
-from controlplane.domain.placement import Placed, Waiter, Waits, make_room, place
+from controlplane.domain.placement import (
+    Holder,
+    Placed,
+    Waiter,
+    Waits,
+    make_room,
+    next_to_go,
+    place,
+)
 from controlplane.domain.reasons import EXPLANATIONS, Reason
 from worker.drivers.base import EngineState, WeightsOrder, WeightsSeen, WeightsState
 from worker.reconciler.facts import Facts
@@ -150,13 +158,13 @@ def wait_for_slot(f: Facts, sketch: Sketch) -> None:
     assert tier is not None
     assert world.devices is not None
     found = place(tier, _me(f, sketch), world.devices, _taken(f, ()), world.waiters)
+    others = [h for h in world.holders if h.id != f.deployment.id]
     if isinstance(found, Waits):
-        sketch.say(Reason.WAITING_FOR_GPU, _waits(f, found))
+        sketch.say(Reason.WAITING_FOR_GPU, _waits(f, found), _way_out(f, others))
     sketch.set(waiting_since=sketch.status.waiting_since or f.now)
     sketch.soon(WAKE_POLL if f.waking else WAIT_POLL)
     if not f.waking:
         return
-    others = [h for h in world.holders if h.id != f.deployment.id]
     for victim in make_room(
         tier,
         world.devices,
@@ -166,6 +174,21 @@ def wait_for_slot(f: Facts, sketch: Sketch) -> None:
         minimum_uptime=f.limits.minimum_uptime,
     ):
         sketch.do(MakeRoom(victim.id, victim.name))
+
+
+def _way_out(f: Facts, others: list[Holder]) -> str:
+    """What ends the wait: time, or a person's word. Seconds are rounded up to tens, so that the
+    words don't change with every look."""
+    if not f.waking:
+        return (
+            f"It starts when a slot is free. To take one now: slipstream wake {f.deployment.name}"
+        )
+    found = next_to_go(others, now=f.now, minimum_uptime=f.limits.minimum_uptime)
+    if found is None:
+        return ""
+    name, left = found
+    tens = -(-left.total_seconds() // 10) * 10
+    return f"{name} may sleep for it in {tens:g} s; sooner: slipstream sleep {name}"
 
 
 def keep_turn(f: Facts, sketch: Sketch) -> None:
