@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from controlplane.embedded.front_door import reachable, url_host
@@ -16,11 +17,13 @@ _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`own` is true for this machine's `up`, which nobody had to name."""
+    """`own` is true for this machine's `up`, which nobody had to name. `key_file` is where the
+    key was read, when it was read from a file."""
 
     url: str
     key: str | None = field(repr=False)
     own: bool
+    key_file: Path | None = None
 
     @property
     def here(self) -> bool:
@@ -45,14 +48,16 @@ def find() -> Address:
     url = _checked(named.url) if named.url else own_url(settings)
     own = named.url is None
     local = own or urlsplit(url).hostname in _LOOPBACK
-    key = named.api_key or (own_key(settings) if local else None)
+    file = DataDir(settings.data_dir).admin_key
+    filed = _in(file) if local and not named.api_key else None
+    key = named.api_key or filed or (settings.admin_key if local else None)
     if key is not None and not (key.isascii() and key.isprintable()):
         raise Invalid(
             "invalid_setting",
             "The API key holds characters that no key has.",
             hint="Check SLIPSTREAM_API_KEY.",
         )
-    return Address(url, key, own)
+    return Address(url, key, own, file if filed else None)
 
 
 def own_url(settings: Settings) -> str:
@@ -65,11 +70,14 @@ def own_url(settings: Settings) -> str:
 
 def own_key(settings: Settings) -> str | None:
     """The key that `up` left for its user."""
+    return _in(DataDir(settings.data_dir).admin_key) or settings.admin_key
+
+
+def _in(file: Path) -> str | None:
     try:
-        text = DataDir(settings.data_dir).admin_key.read_text(encoding="ascii")
+        return file.read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
-        text = ""
-    return text.strip() or settings.admin_key
+        return None
 
 
 def _checked(url: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,9 @@ from controlplane.cli.spec_options import (
 from controlplane.cli.waiting import status_of
 from controlplane.domain.phases import Phase
 from controlplane.errors import Invalid, Refused
+
+if TYPE_CHECKING:
+    from controlplane.cli.address import Address
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Stay until it is ready.")]
 Timeout = Annotated[
@@ -89,7 +92,7 @@ def deploy(
         else:
             show_one(made, output)
         if output is Form.TABLE:
-            note(next_steps(name, client.address.url, waited=wait))
+            note(next_steps(name, client.address, waited=wait))
 
 
 def ls(
@@ -217,17 +220,20 @@ def show_one(deployment: dict[str, Any], output: Form, *, full: bool = False) ->
     show(deployment, output, lambda: views.one(deployment, full=full))
 
 
-def next_steps(name: str, url: str, *, waited: bool) -> str:
+def next_steps(name: str, address: Address, *, waited: bool) -> str:
     """What to do with it now, as lines that run as pasted."""
     shown = shlex.quote(plain(name))
-    body = f'{{"model": "{plain(name)}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    messages = '[{"role": "user", "content": "Hello"}]'
+    body = f'{{"model": "{plain(name)}", "max_tokens": 60, "messages": {messages}}}'
+    file = address.key_file
+    key = f"$(cat {shlex.quote(str(file))})" if file else "$SLIPSTREAM_API_KEY"
     lines = [
         "",
         *([] if waited else ["Watch it:", f"  slipstream wait {shown}", ""]),
         "Talk to it:",
         f'  slipstream chat {shown} "Hello"',
-        f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' \\",
-        '    -H "Authorization: Bearer $SLIPSTREAM_API_KEY" \\',
+        f"  curl {address.url}/v1/chat/completions -H 'Content-Type: application/json' \\",
+        f'    -H "Authorization: Bearer {key}" \\',
         f"    -d {shlex.quote(body)}",
         "",
         f"A key for it: slipstream keys create {shown}",
