@@ -11,9 +11,10 @@ import typer
 from controlplane.cli.address import find
 from controlplane.cli.client import Client, Object
 from controlplane.cli.output import Form, Output, grid, note, say, show
-from controlplane.errors import AppError, Refused
+from controlplane.errors import AppError, Invalid, Refused
 from controlplane.hub.attempts import Attempt
 from controlplane.hub.cache import checked
+from controlplane.hub.failures import ModelNotFound
 from controlplane.paths import DataDir
 from controlplane.settings import load_settings
 
@@ -54,7 +55,10 @@ def rm(
     from controlplane.hub import inventory
 
     settings = load_settings()
-    model, _ = checked(model, revision)
+    try:
+        model, _ = checked(model, revision)
+    except ModelNotFound as e:
+        raise Invalid("usage", e.message, hint="See: slipstream cache ls") from e
     data = DataDir(settings.data_dir)
     here = [m for m in inventory.inventory(data.hub_cache) if m.model == model]
     users = users_of_models()

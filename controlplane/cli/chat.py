@@ -36,6 +36,8 @@ def chat(
     """Ask a deployment something, and print its answer as it comes. A sleeper wakes first."""
     from controlplane.cli.client import Client
 
+    if not name.strip():
+        raise Invalid("usage", "A name is missing.")
     question = text if text is not None else _from_stdin()
     if not question.strip():
         raise Invalid("usage", "There is no question.", hint='As: slipstream chat NAME "Hello"')

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from controlplane.cli.address import Address, find
-from controlplane.errors import AppError, FieldError, Kind, Unavailable
+from controlplane.errors import AppError, FieldError, Invalid, Kind, Unavailable
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,6 +30,8 @@ _KINDS = {
     413: Kind.TOO_LARGE,
     422: Kind.INVALID,
 }
+# A person's own doing, however a gateway tells it to clients that may only try again.
+_REFUSALS = {"deployment_paused", "deployment_failed"}
 Object = dict[str, Any]
 
 
@@ -210,6 +212,8 @@ class Client:
 
 def at(ref: str, *more: str) -> str:
     """The path of a deployment, whatever a person gave for its name."""
+    if not ref.strip():
+        raise Invalid("usage", "A name is missing.")
     name = quote(ref, safe="")
     dots = name.strip(".") == ""  # a client would take `..` out of the path, and call another
     return "/".join(["/deployments", name.replace(".", "%2E") if dots else name, *more])
@@ -234,6 +238,8 @@ def failure(status: int, content: bytes, address: Address) -> AppError:
     detail = body.get("detail")
     if not isinstance(detail, str) or not detail:
         return not_slipstream(address, status)
+    if body.get("code") in _REFUSALS:
+        kind = Kind.REFUSED
     hint = body.get("hint") if isinstance(body.get("hint"), str) else ""
     if kind is Kind.UNAUTHENTICATED:
         hint = _key_hint(address)

@@ -221,7 +221,9 @@ def test_a_held_question_says_that_it_is_waking(
 def test_a_chat_that_ends_otherwise_says_so(cli: Cli, scripted: Server) -> None:
     error = {"error": {"message": "hello was paused.", "type": "x", "code": "deployment_paused"}}
     for answer, code in (
-        (Answer(503, error), 5),
+        (Answer(503, error), 4),
+        (Answer(503, {"error": {"message": "It failed.", "code": "deployment_failed"}}), 4),
+        (Answer(503, {"error": {"message": "Try again.", "code": "gateway_stopping"}}), 5),
         (Answer(404, {"error": {"message": "There is no model.", "code": "model_not_found"}}), 3),
         (Answer(401, problem(401, "bad_key", "No such key.")), 4),
         (stream(word("Hel")), 5),
