@@ -142,7 +142,7 @@ def _complain_of_usage(error: object, words: Sequence[str]) -> None:
         typer.echo(context.get_help() if context else "", err=True)
         return
     path = context.command_path if context else PROGRAM
-    note(message)
+    note(message.replace("Value error, ", ""))
     note(f"  See: {plain(path)} --help")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -120,7 +121,7 @@ def _scale_down(text: str) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=30)
-_FORM = re.compile(r"([0-9]{1,9})([smhd])")
+_FORM = re.compile(r"([0-9]{1,30})([smhd])")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -16,12 +16,12 @@ def parse_duration(text: str) -> timedelta:
     found = _FORM.fullmatch(text)
     if not found:
         raise ValueError("A duration is a whole number and a unit: 90s, 15m, 1h or 1d.")
-    span = timedelta(seconds=int(found[1]) * UNITS[found[2]])
-    if not span:
+    seconds = int(found[1]) * UNITS[found[2]]
+    if not seconds:
         raise ValueError("A duration must be longer than zero.")
-    if span > LONGEST:
+    if seconds > LONGEST.total_seconds():
         raise ValueError("A duration is 30 days at most.")
-    return span
+    return timedelta(seconds=seconds)
 
 
 def format_duration(span: timedelta) -> str:

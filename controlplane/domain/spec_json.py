@@ -235,7 +235,11 @@ def _engine(r: _Reader) -> EngineChoice:
             if isinstance(value, str):
                 plain = re.fullmatch(r"[A-Za-z0-9_.=-]{1,64}", value) and not value.startswith("-")
                 args.check(key, bool(plain), "form", "Letters, digits and _ . = - only.")
-    args.refuse_unknown()
+        else:
+            args.seen.add(key)
+            shown = str(key)[:60].encode("unicode_escape").decode()
+            what = f"{shown} is set by Slipstream, or not allowed here."
+            args.check(shown, False, "unknown_field", what)
     r.refuse_unknown()
     return EngineChoice(version, dict(args.raw))
 

@@ -25,6 +25,12 @@ def test_zero_negative_enormous_and_malformed_spans_are_refused(text: str) -> No
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["31d", "999999999d", "99999999999999h", "9" * 30 + "s"])
+def test_a_span_that_is_too_long_is_told_the_limit(text: str) -> None:
+    with pytest.raises(ValueError, match="30 days at most"):
+        parse_duration(text)
+
+
 @pytest.mark.parametrize("text", ["1s", "61s", "90m", "1h", "25h", "1d", "30d"])
 def test_the_shortest_exact_form_reads_back_unchanged(text: str) -> None:
     assert format_duration(parse_duration(text)) == text
