@@ -176,8 +176,25 @@ def update(
         note("Nothing is different: its engines stay as they are.")
     if wait:
         watch(name, Phase.READY, None, output, limit=limit)
+    elif output is Form.TABLE:
+        _say_changed(before, made)
     else:
         show_one(made, output)
+
+
+def _say_changed(before: dict[str, Any], made: dict[str, Any]) -> None:
+    """What the new generation changes, and where to watch it: its status is still the old one's."""
+    from controlplane.cli.apply import changes
+    from controlplane.cli.lifecycle import watching
+
+    status_of(made)  # what is no deployment says nothing about a change
+    name, generation = plain(made.get("name")), made.get("generation")
+    if generation == before.get("generation"):
+        return
+    changed = changes(views.part(before, "spec"), views.part(made, "spec"))
+    say(f"{name}: generation {plain(generation)} changes {', '.join(map(plain, changed))}.")
+    if made.get("desired") == "running":
+        note(f"  Watch it: {watching(name, Phase.READY)}")
 
 
 def delete(

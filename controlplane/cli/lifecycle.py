@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from controlplane.cli.names import Ref
-from controlplane.cli.output import Form, Output, plain, say
+from controlplane.cli.output import Form, Output, note, plain, say
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.phases import Phase
 from controlplane.errors import FieldError, Invalid
@@ -17,6 +17,14 @@ Timeout = Annotated[
     str | None,
     typer.Option(help="As 20m. [default: it ends when nothing moved for 10 minutes]"),
 ]
+
+
+_NOTED = {
+    "pause": (Phase.PAUSED, "is to pause."),
+    "resume": (Phase.READY, "is to run again."),
+    "sleep": (Phase.ASLEEP, "is to sleep."),
+    "wake": (Phase.READY, "wakes."),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -74,8 +82,27 @@ def _ask(name: str, word: str, target: Phase | None, timeout: str | None, output
         told = client.post(at(name, word))
     if target is not None:
         watch(name, target, None, output, limit=limit)
+    elif output is Form.TABLE:
+        _say_noted(told, word)
     else:
         show_one(told, output)
+
+
+def _say_noted(told: dict[str, Any], word: str) -> None:
+    """What was asked for, and where to watch it: the phase that stands yet is the one before."""
+    from controlplane.cli.waiting import status_of
+
+    name, (there, answer) = plain(told.get("name")), _NOTED[word]
+    if status_of(told).get("phase") == there:
+        say(f"{name} is {there}.")
+        return
+    say(f"{name} {answer}")
+    note(f"  Watch it: {watching(name, there)}")
+
+
+def watching(name: str, phase: Phase) -> str:
+    """The command that stays until `phase`."""
+    return f"slipstream wait {name}" + ("" if phase is Phase.READY else f" --for {phase}")
 
 
 def watch(

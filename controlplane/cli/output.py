@@ -47,6 +47,11 @@ def plain(value: object) -> str:
     return _CONTROL.sub(" ", _ESCAPE.sub("", "" if value is None else str(value)))
 
 
+def named(text: object, name: object) -> str:
+    """A server's words about any deployment, as said about this one."""
+    return re.sub(r"(?<![\w/])NAME\b", lambda _: plain(name), plain(text))
+
+
 def plain_lines(value: str) -> str:
     """The same, with its line breaks and tabs kept."""
     lines = _ESCAPE.sub("", value).replace("\r\n", "\n").split("\n")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from controlplane.cli.output import ago, facts, grid, lit, plain
+from controlplane.cli.output import ago, facts, grid, lit, named, plain
 from controlplane.cli.waiting import how_far, status_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _facts(d: dict[str, Any], *, full: bool) -> Iterator[tuple[str, str | Text]]
         yield "Why", plain(status.get("reason")) + how_far(d)
     for word, key in (("", "message"), ("Do", "hint")):
         if status.get(key):
-            yield word, plain(status.get(key))
+            yield word, named(status.get(key), d.get("name"))
     if full:
         yield from _full(d, status, now)
 

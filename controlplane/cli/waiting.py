@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from controlplane.cli.client import Client, Object, at
-from controlplane.cli.output import console, lit, note, plain, span
+from controlplane.cli.output import console, lit, named, note, plain, span
 from controlplane.errors import AppError, Kind, Unavailable
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Wait:
     def _ended(self, deployment: Object) -> WaitEnded:
         status, name = status_of(deployment), plain(deployment.get("name"))
         phase = plain(status.get("phase"))
-        hint = plain(status.get("hint"))
+        hint = named(status.get("hint"), name)
         if phase in ("asleep", "paused"):
             word = "wake" if phase == "asleep" else "resume"
             hint = f"Start it: slipstream {word} {name}"

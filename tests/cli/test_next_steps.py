@@ -49,3 +49,48 @@ def test_the_curl_line_names_the_variable_that_the_key_came_from(
 ) -> None:
     scripted.says("POST", "/deployments", deployment())
     assert "Authorization: Bearer sl_a_key" in _curl(cli(*DEPLOY).err)
+
+
+@pytest.mark.parametrize(
+    ("word", "before", "out", "watch"),
+    [
+        ("pause", "ready", "hello is to pause.", "slipstream wait hello --for paused"),
+        ("resume", "paused", "hello is to run again.", "slipstream wait hello"),
+        ("sleep", "ready", "hello is to sleep.", "slipstream wait hello --for asleep"),
+        ("wake", "asleep", "hello wakes.", "slipstream wait hello"),
+    ],
+)
+def test_a_word_is_answered_by_what_happens_next_and_not_by_the_phase_before(
+    cli: Cli, scripted: Server, word: str, before: str, out: str, watch: str
+) -> None:
+    stale = {"reason": "Stale", "hint": "Start it again: slipstream resume NAME."}
+    scripted.says("POST", f"/deployments/hello/{word}", deployment(before, status=stale))
+    ended = cli(word, "hello")
+    assert (ended.out, ended.err) == (f"{out}\n", f"  Watch it: {watch}\n")
+    told = json.loads(cli(word, "hello", "-o", "json").out)
+    assert told["status"]["phase"] == before
+
+
+def test_a_word_that_changes_nothing_says_how_it_stands(cli: Cli, scripted: Server) -> None:
+    scripted.says("POST", "/deployments/hello/wake", deployment("ready"))
+    assert cli("wake", "hello").out == "hello is ready.\n"
+
+
+def test_a_change_is_answered_by_its_generation_and_what_it_changes(
+    cli: Cli, scripted: Server
+) -> None:
+    before, made = deployment(), deployment(generation=2)
+    made["spec"]["scale_down"] = {"policy": "never", "after": None}
+    scripted.says("GET", "/deployments/hello", before)
+    scripted.says("PATCH", "/deployments/hello", made)
+    ended = cli("update", "hello", "--scale-down", "never")
+    assert ended.out == "hello: generation 2 changes scale_down.\n"
+    assert ended.err == "  Watch it: slipstream wait hello\n"
+
+
+def test_a_hint_about_any_deployment_names_this_one(cli: Cli, scripted: Server) -> None:
+    hint = {"hint": "Start it again: slipstream resume NAME."}
+    scripted.says("GET", "/deployments/hello", deployment("paused", status=hint))
+    shown = cli("get", "hello").out
+    assert "slipstream resume hello." in shown
+    assert "NAME" not in shown
