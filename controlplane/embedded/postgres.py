@@ -78,7 +78,7 @@ def place_of(data_dir: Path, system_dir: Path) -> PostgresPlace:
     `system_dir`, as a user of its own. The user and a copy of the programs are made where
     they are missing. Raises Unavailable where that can't be done."""
     account = database_account()
-    home = data_dir if account is None else system_dir / key_of(data_dir)
+    home = home_of(data_dir, system_dir)
     return PostgresPlace(
         home=home,
         sockets=socket_dir(home / "sockets", data_dir, _SOCKET),
@@ -88,10 +88,15 @@ def place_of(data_dir: Path, system_dir: Path) -> PostgresPlace:
     )
 
 
+def home_of(data_dir: Path, system_dir: Path) -> Path:
+    """The folder that holds the database: a data directory's own, or for root another one."""
+    ours = database_account(create=False) is None
+    return data_dir if ours else system_dir / key_of(data_dir)
+
+
 def sockets_of(data_dir: Path, system_dir: Path) -> Path:
     """Where `place_of` puts the socket, without making anything."""
-    home = data_dir if database_account(create=False) is None else system_dir / key_of(data_dir)
-    return socket_dir(home / "sockets", data_dir, _SOCKET)
+    return socket_dir(home_of(data_dir, system_dir) / "sockets", data_dir, _SOCKET)
 
 
 def url_of(data_dir: Path, system_dir: Path) -> str:

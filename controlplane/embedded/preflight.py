@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from controlplane.domain.tiers import GIB
+from controlplane.embedded import belonging, postgres
 from controlplane.embedded.console import complain, exit_status, show_machine
 from controlplane.embedded.leftovers import command_of
 from controlplane.embedded.state import RunFolder, already_runs
@@ -40,6 +41,7 @@ def check(settings: Settings, machine: Machine) -> None:
     holder = RunFolder(settings.data_dir).holder()
     if holder is not None:
         raise already_runs(holder, settings.data_dir)
+    check_database(settings)
     check_admin_key(settings)
     check_engine_command(settings)
     check_engine(settings, machine)
@@ -137,6 +139,13 @@ def _free_near(port: int) -> int:
 
 def _installs_engine(settings: Settings) -> bool:
     return settings.driver == "local" and settings.engines.command is None
+
+
+def check_database(settings: Settings) -> None:
+    """Raises Refused when the embedded database belongs to an earlier data directory."""
+    if settings.stores.database_url is None:
+        home = postgres.home_of(settings.data_dir, settings.stores.system_dir)
+        belonging.check(settings.data_dir, home)
 
 
 def check_admin_key(settings: Settings) -> None:

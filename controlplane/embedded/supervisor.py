@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from controlplane.embedded import postgres, valkey
+from controlplane.embedded import belonging, postgres, valkey
 from controlplane.embedded.children import run, spawn
 from controlplane.embedded.console import command, complain, say, show_addresses
 from controlplane.embedded.front_door import ready
@@ -81,7 +81,7 @@ class Supervisor:
             end_lives(before.children.values(), grace=10.0)
 
     def _start(self, began: float) -> None:
-        say(f"Starting, with everything in {self._settings.data_dir}")
+        say(_where(self._settings))
         self._record()
         self._start_stores()
         new_key = self._bootstrap()
@@ -114,7 +114,9 @@ class Supervisor:
             place = postgres.place_of(self._settings.data_dir, stores.system_dir)
             if not place.data.exists():
                 say("  database: made for the first time")
+            belonging.check(self._settings.data_dir, place.home)
             postgres.create(place)
+            belonging.claim(self._settings.data_dir, place.home)
             self._store("database", place.log, partial(postgres.launch, place), signal.SIGINT)
             self._wait(lambda: postgres.answers(place))
         if self._own_broker:
@@ -232,6 +234,15 @@ class Supervisor:
         if result.returncode != 0:
             last = (result.stderr.strip().splitlines() or ["it said nothing"])[-1]
             say(f"  engines may still run ({last}); {command('doctor')} looks")
+
+
+def _where(settings: Settings) -> str:
+    """Where everything lies: what a person backs up, or removes to begin anew."""
+    said = f"Starting, with everything in {settings.data_dir}"
+    home = postgres.home_of(settings.data_dir, settings.stores.system_dir)
+    if settings.stores.database_url is None and home != settings.data_dir:
+        said += f"; the database, which does not run as root, in {home}"
+    return said
 
 
 def _gives_up(kept: Kept, what: str) -> Unavailable:

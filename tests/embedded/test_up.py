@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -243,3 +244,24 @@ def test_stores_that_were_given_are_used_and_left_alone(
     assert set(up.running.children) == {"gateway", "worker", "api"}
     assert not (up.data / "postgres").exists()
     assert up.running.ready
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the database lies elsewhere for root only")
+def test_a_new_data_directory_finds_no_earlier_database_and_keys(up: Up) -> None:
+    said = up.start()
+    assert said.returncode == 0, said.stdout + said.stderr
+    (home,) = (p.parent for p in (up.data.parent / "system").glob("*/postgres"))
+    assert f"; the database, which does not run as root, in {home}\n" in said.stdout
+    up.down()
+    assert up.start().returncode == 0
+    up.down()
+
+    shutil.rmtree(up.data)
+    refused = up.start()
+    assert refused.returncode == 4
+    assert f"rm -r {home}" in refused.stderr
+    assert not up.data.exists()
+    shutil.rmtree(home)
+    anew = up.start()
+    assert anew.returncode == 0, anew.stdout + anew.stderr
+    assert "Admin key" in anew.stdout
