@@ -112,6 +112,16 @@ class Facts:
         return i is not None and not i.asked_by.startswith((_GATEWAY, MACHINE))
 
     @property
+    def woken_by_person(self) -> bool:
+        return self.asks_for(IntentKind.WAKE) and self.asked_by_person
+
+    @property
+    def begins_anew(self) -> bool:
+        """True at the first look after an edit or a person's wake: what failed before it counts
+        no more, seen or not."""
+        return self.edited or self.woken_by_person
+
+    @property
     def waking(self) -> bool:
         """True while somebody waits for it: such a one may make others sleep."""
         i = self.intent

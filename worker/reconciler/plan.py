@@ -107,9 +107,9 @@ def _delete(f: Facts, sketch: Sketch) -> None:
 
 def _run(f: Facts, sketch: Sketch) -> None:
     """It should be up. A fresh edit or a person's wake forgets failures before it."""
-    by_person = f.asks_for(IntentKind.WAKE) and f.asked_by_person
-    if f.edited or by_person:
+    if f.begins_anew:
         forgive(sketch)
+        sketch.set(retry_at=f.now)  # a download that failed until now is not a new failure
     if f.asks_for(IntentKind.WAKE):
         _handle_intent(f, sketch)
         sketch.set(last_active_at=max(f.now, sketch.status.last_active_at or f.now))
@@ -227,17 +227,16 @@ def _failed(f: Facts, sketch: Sketch) -> None:
     """Left by people only: a resume, an edit, a person's wake, a pause. What answers still,
     because it is of an older generation, goes on serving."""
     pause = f.deployment.desired is Desired.PAUSED
-    by_person = f.asks_for(IntentKind.WAKE) and f.asked_by_person
     stays = [r for r in f.replicas if answers(f, r) and r.terminated_at is None and not pause]
     stays = [r for r in stays if r.route is not RouteState.DRAINING]
-    if (f.edited or by_person) and not pause and not f.spec_error:
+    if f.begins_anew and not pause and not f.spec_error:
         if stays:
             _run(f, sketch)
             return
         if f.nothing_left:
             _queue_again(f, sketch)
             return
-    elif f.intent is not None and not by_person:
+    elif f.intent is not None and not f.woken_by_person:
         _handle_intent(f, sketch)
     stop_strays(f, sketch)
     take_down(f, sketch, [r for r in f.replicas if r not in stays])

@@ -84,7 +84,8 @@ def bring_up(f: Facts, sketch: Sketch) -> None:
 
 def _one_up(f: Facts, sketch: Sketch, crew: Crew, row: Replica) -> None:
     seen = f.look(row)
-    if row.generation != f.deployment.generation:
+    ended = seen is not None and seen.state is ReplicaState.EXITED
+    if row.generation != f.deployment.generation and not ended:
         sketch.do(Renew(row, f.deployment.generation))
     if seen is None:
         if row.route is RouteState.SERVING:
@@ -128,12 +129,17 @@ def _watch_silence(f: Facts, sketch: Sketch, row: Replica, seen: ReplicaSeen) ->
 
 def _note_end(f: Facts, sketch: Sketch, row: Replica, seen: ReplicaSeen) -> None:
     """It ended without being told to: a failure, whatever its exit status. Counted once, also
-    when we died before its record was cleared."""
+    when we died before its record was cleared. One that ended before an edit or a person's
+    wake was looked at is no failure of what follows: only seeing it late must not make it one.
+    Until it is cleared its row keeps the older generation, so that it stays known as such."""
     if row.route is RouteState.SERVING:
         sketch.do(Unserve(row))
     sketch.do(Clear(row))
     at = sketch.status.retry_at
-    if at is None or f.now >= at:
+    if f.begins_anew or row.generation != f.deployment.generation:
+        sketch.say(seen.reason or Reason.ENGINE_DIED, seen.detail)
+        sketch.soon(START_POLL)
+    elif at is None or f.now >= at:
         fail(f, sketch, seen.reason or Reason.ENGINE_DIED, seen.detail)
 
 

@@ -25,6 +25,7 @@ from worker.drivers.base import (
     WeightsSeen,
     WeightsState,
 )
+from worker.reconciler.plan import plan
 from worker.reconciler.step import Start, Terminate
 
 IDLE_10S = ScaleDown(ScaleDownPolicy.IDLE, timedelta(seconds=10))
@@ -121,6 +122,27 @@ def test_a_download_failure_of_before_is_tried_anew_after_a_resume() -> None:
     sim.step()
     assert ("fetch", ID) in sim.world.log
     assert sim.phase is Phase.STARTING
+
+
+@pytest.mark.parametrize("word", ["edit", "wake"])
+def test_a_download_failure_that_is_only_seen_after_a_persons_word_is_tried_anew(
+    word: str,
+) -> None:
+    sim = Sim()
+    sim.world.hub_is_empty = True
+    sim.step()
+    gated = WeightsSeen(WeightsState.FAILED, reason=Reason.GATED_MODEL, attempt_at=sim.now)
+    sim.world.weights["local/target"] = gated
+    sim.now += timedelta(seconds=1)
+    if word == "edit":
+        sim.edit(scale_down=NEVER)
+    else:
+        sim.ask(IntentKind.WAKE)
+    sim.step()
+    assert (sim.phase, sim.world.log.count(("fetch", ID))) == (Phase.STARTING, 2)
+    sim.world.weights["local/target"] = replace(gated, attempt_at=sim.now)
+    sim.run(3)
+    assert (sim.phase, sim.status.reason) == (Phase.FAILED, Reason.GATED_MODEL)
 
 
 def test_a_hub_that_is_down_is_tried_again_with_growing_delays_and_not_for_ever() -> None:
@@ -280,6 +302,52 @@ def test_a_failed_one_is_left_by_an_edit_or_a_persons_wake_and_by_no_gateway() -
     sim.world.refuses.clear()
     sim.edit(context_length=512)
     sim.until(Phase.READY)
+
+
+@pytest.mark.parametrize("word", ["edit", "wake"])
+def test_an_end_that_is_only_seen_after_a_persons_word_is_no_failure_of_what_follows(
+    word: str,
+) -> None:
+    sim = ready(Sim())
+    sim.crash(Reason.OUT_OF_GPU_MEMORY)
+    if word == "edit":
+        sim.edit(scale_down=NEVER)
+    else:
+        sim.ask(IntentKind.WAKE)
+    sim.step(0)
+    assert sim.status.reason is Reason.OUT_OF_GPU_MEMORY
+    assert (sim.status.attempts, sim.serving) == (0, [])
+    sim.until(Phase.READY, seconds=5)
+    assert (sim.engines, len(sim.rows)) == (1, 1)
+    assert Phase.FAILED not in sim.trail
+
+
+def test_an_end_before_an_edit_stays_known_as_such_until_it_is_cleared() -> None:
+    sim = ready(Sim())
+    sim.crash(Reason.OUT_OF_GPU_MEMORY)
+    sim.edit(scale_down=NEVER)
+    f = sim.facts()
+    sim.write(f, plan(f))  # and then we die, before any effect
+    assert sim.status.observed_generation == 2
+    sim.until(Phase.READY, seconds=5)
+    assert (sim.status.attempts, Phase.FAILED in sim.trail) == (0, False)
+
+
+@pytest.mark.parametrize("word", ["edit", "wake"])
+def test_a_persons_word_buys_one_more_start_and_not_more(word: str) -> None:
+    sim = ready(Sim())
+    sim.crash(Reason.OUT_OF_GPU_MEMORY)
+    if word == "edit":
+        sim.edit(scale_down=NEVER)
+    else:
+        sim.ask(IntentKind.WAKE)
+    sim.step()
+    sim.world.held_back.add(ID)
+    sim.step()
+    sim.crash(Reason.OUT_OF_GPU_MEMORY)
+    sim.run(60)
+    assert (sim.phase, sim.status.reason) == (Phase.FAILED, Reason.OUT_OF_GPU_MEMORY)
+    assert (sim.rows, sim.world.log.count(("start", ID))) == ([], 2)
 
 
 def test_one_failed_replica_does_not_end_the_service() -> None:
@@ -617,8 +685,6 @@ def test_a_spec_that_cannot_be_read_says_so_and_can_still_be_deleted() -> None:
 def test_who_dies_between_record_and_effect_is_followed_by_the_same_start() -> None:
     sim = Sim()
     f = sim.facts()
-    from worker.reconciler.plan import plan
-
     step = plan(f)
     sim.write(f, step)
     assert sim.engines == 0
