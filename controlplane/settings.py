@@ -284,7 +284,7 @@ def _database_url(url: str | None) -> str | None:
 
 
 def _redis_url(url: str | None) -> str | None:
-    if url is None or url.startswith(("redis://", "rediss://", "unix://")):
+    if url is None or _is_address(url, ("redis", "rediss")) or url.startswith("unix://"):
         return url
     raise Invalid(
         "invalid_setting",
@@ -356,15 +356,18 @@ def _hub(env: _Environment) -> Hub:
 
 
 def _hub_endpoint(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        right = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is none, a bracket that is not closed
-        right = None
-    if not right:
+    if not _is_address(url, ("http", "https")):
         raise Invalid(
             "invalid_setting",
             "SLIPSTREAM_HUB_ENDPOINT must be an http or https address.",
             hint="As https://huggingface.co or http://mirror:8080.",
         )
     return url.rstrip("/")
+
+
+def _is_address(url: str, schemes: tuple[str, ...]) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, a bracket that is not closed
+        return False

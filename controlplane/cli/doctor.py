@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from controlplane import machine
 from controlplane.embedded import postgres, preflight, valkey
@@ -119,7 +118,12 @@ def _broker(site: Site) -> Iterator[Finding]:
     if site.running is None:
         return
     if url is not None:
-        yield Finding("broker", True, f"at {urlsplit(url).hostname or 'a socket'}, set by hand")
+        where = valkey.shown(url)
+        if valkey.given_answers(url):
+            yield Finding("broker", True, f"the one at {where} answers")
+        else:
+            seen = f"the one at {where} does not answer; work goes on without it, slower"
+            yield Finding("broker", False, seen, "Start it, or correct SLIPSTREAM_REDIS_URL.")
     elif valkey.answers(valkey.place_of(site.settings.data_dir)):
         yield Finding("broker", True, "the embedded Valkey answers")
     else:

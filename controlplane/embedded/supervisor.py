@@ -121,8 +121,12 @@ class Supervisor:
             self._wait(lambda: postgres.answers(place))
         if self._own_broker:
             self._wait(lambda: valkey.answers(broker))
+        if self._own_database or self._own_broker:
+            say(f"  {_answering(database=self._own_database, broker=self._own_broker)}")
+        if stores.redis_url is not None and not valkey.given_answers(stores.redis_url):
+            where = valkey.shown(stores.redis_url)
+            say(f"  The broker at {where} does not answer; work goes on without it, slower.")
         self._settings = with_stores(self._settings)
-        say("  database and broker answer")
 
     def _store(self, name: str, log: Path, launch: Launch, sign: signal.Signals) -> None:
         kept = Kept(name, log, launch, sign, grace=20.0)
@@ -243,6 +247,13 @@ def _where(settings: Settings) -> str:
     if settings.stores.database_url is None and home != settings.data_dir:
         said += f"; the database, which does not run as root, in {home}"
     return said
+
+
+def _answering(*, database: bool, broker: bool) -> str:
+    """Which of the embedded stores were waited for; of a given database the schema tells."""
+    if database and broker:
+        return "database and broker answer"
+    return "database answers" if database else "broker answers"
 
 
 def _gives_up(kept: Kept, what: str) -> Unavailable:

@@ -13,12 +13,15 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from controlplane.embedded.children import spawn, stop
+from controlplane.embedded.front_door import url_host
 from controlplane.embedded.places import make_private, socket_dir
 from controlplane.errors import Unavailable
 
 _SOCKET = "valkey.sock"
+_PORT = 6379  # of a given address that names none
 _START_SECONDS = 15.0
 # Hints are small and expire; what would grow past this is a fault that should be seen.
 _MEMORY = "64mb"
@@ -73,6 +76,43 @@ def answers(place: ValkeyPlace) -> bool:
 def flush(place: ValkeyPlace) -> bool:
     """Empty the broker, as its loss would. True when it did."""
     return _ask(place, b"FLUSHALL\r\n").startswith(b"+OK")
+
+
+def given_answers(url: str) -> bool:
+    """True when a server that somebody else runs answers at `url`, within two seconds: with
+    any word, as it may want a password first; over TLS, by taking the connection."""
+    parts = urlsplit(url)
+    try:
+        with _connection(url) as s:
+            if parts.scheme == "rediss":
+                return True
+            s.sendall(b"PING\r\n")
+            return s.recv(1) in (b"+", b"-")
+    except OSError:
+        return False
+
+
+def shown(url: str) -> str:
+    """Where a given server is, without the password that its address may hold."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return parts.path
+    return f"{url_host(parts.hostname or 'localhost')}:{parts.port or _PORT}"
+
+
+def _connection(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        address = (parts.hostname or "localhost", parts.port or _PORT)
+        return socket.create_connection(address, timeout=2.0)
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        s.settimeout(2.0)
+        s.connect(parts.path)
+    except OSError:
+        s.close()
+        raise
+    return s
 
 
 def _ask(place: ValkeyPlace, command: bytes) -> bytes:

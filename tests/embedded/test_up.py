@@ -243,6 +243,7 @@ def test_stores_that_were_given_are_used_and_left_alone(
     assert said.returncode == 0, said.stdout + said.stderr
     assert set(up.running.children) == {"gateway", "worker", "api"}
     assert not (up.data / "postgres").exists()
+    assert " answer" not in said.stdout, "nothing is said of what was not started here"
     assert up.running.ready
 
 

@@ -31,6 +31,8 @@ HOME = {"HOME": "/nowhere"}
         ("SLIPSTREAM_LOG_BYTES", "1"),
         ("SLIPSTREAM_DATABASE_URL", "mysql://db/x"),
         ("SLIPSTREAM_REDIS_URL", "amqp://broker"),
+        ("SLIPSTREAM_REDIS_URL", "redis://broker:none/0"),
+        ("SLIPSTREAM_REDIS_URL", "redis://"),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
