@@ -65,7 +65,7 @@ def events(
         told = client.get(at(name, "events"), limit=limit)
         rows = list(reversed(items(told)))
         if not follow:
-            show(told, output, lambda: grid(("AT", "WHO", "WHAT", ""), map(_row, rows)))
+            show(told, output, lambda: grid(("AT", "WHO", "EVENT", ""), map(_row, rows)))
             return
         for event in rows:
             _print_event(event, output)

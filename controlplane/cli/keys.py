@@ -10,6 +10,7 @@ from urllib.parse import quote
 import typer
 
 from controlplane.cli.output import Form, Output, grid, moment, note, plain, say, show
+from controlplane.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,13 +61,32 @@ def create(
     say(plain(made.get("key")))
 
 
-def revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="As keys ls says.")]) -> None:
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="ID|NAME", help="As keys ls says.")],
+) -> None:
     """Revoke a key for good. Every call with it is refused from now on."""
-    from controlplane.cli.client import Client
+    from controlplane.cli.client import Client, items
 
     with Client() as client:
+        key_id = _id_of(key, items(client.get("/keys")))
         client.delete(f"/keys/{quote(key_id, safe='')}")
-    say(f"{plain(key_id)} is revoked.")
+    say(f"{plain(key)} is revoked.")
+
+
+def _id_of(key: str, rows: list[dict[str, Any]]) -> str:
+    """The id that `key` is, or that the only key in force of that name has."""
+    if any(k.get("id") == key for k in rows):
+        return key
+    found = [str(k.get("id")) for k in rows if k.get("name") == key and not k.get("revoked_at")]
+    if not found:
+        raise NotFound("key_not_found", "There is no such key.", hint="See: slipstream keys ls")
+    if len(found) > 1:
+        raise Refused(
+            "name_not_unique",
+            f"{len(found)} keys have the name {plain(key)}.",
+            hint=f"Name one by its id: {', '.join(found)}",
+        )
+    return found[0]
 
 
 def _table(rows: list[dict[str, Any]]) -> RenderableType:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
 _WIDE = 100_000  # a pipe has no edge to wrap at
@@ -24,6 +24,11 @@ _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\ufeff\ud800-\udfff]"
 )
 _ESCAPE = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+# By a column's head: never cut or folded; folded between words; left out first where room lacks.
+_WHOLE = {"NAME", "ID", "PHASE", "WHY", "TIER", "STATE", "AT", "EVENT"}
+_PROSE = {"", "FOLDER", "PATH", "USED BY", "WHAT"}
+_SPARE = ("BEGINS", "MADE", "DRAFT", "IDLE", "TIER", "MODEL")
+_READABLE = 12  # columns of a text that is cut
 LIGHTS = {
     "green": "green",
     "yellow": "yellow",
@@ -102,16 +107,47 @@ def print_rich(what: RenderableType) -> None:
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> RenderableType:
-    """A table without lines; cells of plain text are made harmless."""
-    from rich.table import Table
+    """A table without lines; cells of plain text are made harmless. Where it is too wide, names
+    stay whole, prose goes on below, the rest is cut, and what can be spared is left out."""
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(Text(head), overflow="fold")
-    for row in rows:
-        table.add_row(*(c if isinstance(c, Text) else Text(plain(c)) for c in row))
-    return table
+    made = [[c if isinstance(c, Text) else Text(plain(c)) for c in row] for row in rows]
+    return _Grid(list(heads), made)
+
+
+class _Grid:
+    """A table that looks at the room it has when it is printed."""
+
+    def __init__(self, heads: list[str], rows: list[list[Text]]) -> None:
+        self._heads, self._rows = heads, rows
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.table import Table
+        from rich.text import Text
+
+        shown = self._shown(options.max_width)
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for n in shown:
+            above = Text(self._heads[n], no_wrap=True, overflow="ellipsis")
+            table.add_column(above, overflow="fold", no_wrap=self._heads[n] in _WHOLE)
+        for row in self._rows:
+            for head, cell in zip(self._heads, row, strict=True):
+                if head not in _PROSE:
+                    cell.no_wrap, cell.overflow = True, "ellipsis"
+            table.add_row(*(row[n] for n in shown))
+        yield table
+
+    def _shown(self, room: int) -> list[int]:
+        """The columns for which there is room."""
+        least = []
+        for n, head in enumerate(self._heads):
+            widest = max((row[n].cell_len for row in self._rows), default=0)
+            least.append(max(len(head), widest if head in _WHOLE else min(widest, _READABLE)))
+        shown = list(range(len(least)))
+        for n in [self._heads.index(h) for h in _SPARE if h in self._heads[1:]]:
+            if sum(least[i] + 2 for i in shown) - 2 > room:
+                shown.remove(n)
+        return shown
 
 
 def facts(rows: Iterable[tuple[str, str | Text]]) -> RenderableType:
