@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from controlplane.api.faults import fields_of
 from controlplane.api.schemas.common import Problem
 from controlplane.errors import AppError, FieldError, Kind
 
@@ -93,10 +94,7 @@ async def _validation_error(_request: Request, error: Exception) -> JSONResponse
     """Of parameters: bodies are read by the domain."""
     if not isinstance(error, RequestValidationError):
         raise error
-    fields = tuple(
-        FieldError(".".join(str(part)[:60] for part in e["loc"][1:]), e["type"], e["msg"])
-        for e in error.errors()
-    )
+    fields = fields_of(error.errors(), skip=1)
     first = fields[0] if fields else FieldError("", "invalid", "A parameter is wrong.")
     return problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 
+from controlplane.api.faults import fields_of
 from controlplane.domain.durations import parse_duration
 from controlplane.errors import FieldError, Invalid
 
@@ -43,10 +44,7 @@ def read_request(model: type[Asked], raw: Any) -> Asked:
     try:
         return model.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as e:
-        fields = tuple(
-            FieldError(".".join(str(p)[:60] for p in fault["loc"]), fault["type"], fault["msg"])
-            for fault in e.errors(include_url=False, include_input=False)
-        )
+        fields = fields_of(e.errors(include_url=False, include_input=False))
         raise Invalid(
             "invalid_request",
             f"The request is wrong at {fields[0].path or 'its root'}: {fields[0].detail}.",

@@ -35,6 +35,7 @@ MOST_WAITING = 10_000
 LONGEST_CONTEXT = 10_000_000
 MOST_LABELS = 32
 _LABEL_KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
+_SCALE_DOWN_FORM = "{policy: never} or {policy: idle, after: 1h}"
 _TOKEN_LIKE = re.compile(r"(hf|sl|sk|api)[_-].*", re.IGNORECASE)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -97,9 +98,10 @@ class _Reader:
             self._fault(key, "form", str(e))
             return default
 
-    def part(self, key: str) -> _Reader:
+    def part(self, key: str, example: str = "") -> _Reader:
         """The object at `key` (empty where it is missing)."""
-        return _Reader(self.take(key, Mapping, {}, "An object"), key, self.faults)
+        expects = f"An object such as {example}" if example else "An object"
+        return _Reader(self.take(key, Mapping, {}, expects), key, self.faults)
 
     def check(self, key: str, right: bool, code: str, detail: str) -> None:
         if not right:
@@ -144,7 +146,7 @@ def parse_spec(raw: Any, *, default_tier: str | None = None) -> DeploymentSpec:
         tier=tier or "",
         draft_model=draft,
         speculation=_speculation(r.part("speculation"), has_draft=draft is not None),
-        scale_down=_scale_down(r.part("scale_down")),
+        scale_down=_scale_down(r.part("scale_down", _SCALE_DOWN_FORM)),
         wake=_wake(r.part("wake")),
         replicas=_replicas(r.part("replicas")),
         context_length=r.number("context_length", None, 1, LONGEST_CONTEXT),

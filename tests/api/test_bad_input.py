@@ -258,3 +258,23 @@ def test_an_unknown_path_and_a_wrong_method_are_problems_too(one_client: TestCli
         assert answer.headers["content-type"] == "application/problem+json"
         keys = {"type", "title", "status", "code", "detail", "hint", "errors"}
         assert set(answer.json()) == keys
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "rule"),
+    [
+        ("POST", "/api/v1/keys", {"name": "a\nb"}, "A key's name is 1-64 characters without"),
+        ("POST", "/api/v1/keys", {"name": "ci", "expires_in": "soon"}, "A duration is a whole"),
+        ("POST", "/api/v1/keys", {"name": "ci", "expires_in": "9" * 14 + "h"}, "30 days at most"),
+        ("POST", "/api/v1/models", {"name": "A B", "path": "/x"}, "A name is 2-40 of a-z"),
+        ("GET", f"{PATH}?name=A", None, "It is 1-40 of a-z 0-9"),
+        ("GET", f"{PATH}?model=a%20b", None, "A model's ID is"),
+    ],
+)
+def test_a_form_is_told_in_words_and_never_as_a_pattern(
+    one_client: TestClient, method: str, path: str, body: Any, rule: str
+) -> None:
+    answer = one_client.request(method, path, json=body)
+    assert answer.status_code == 422
+    assert rule in answer.json()["detail"]
+    assert not any(mark in answer.text for mark in ("[a-z0-9]", "pattern '", "Value error", ".."))

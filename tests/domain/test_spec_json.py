@@ -127,6 +127,24 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"scale_down": "never"}, "An object such as {policy: never} or"),
+        ({"context_length": -5}, "context_length is from 1 to 10000000."),
+        ({"engine": {"args": {"port": 99}}}, "port is set by Slipstream, or not allowed here."),
+        (
+            {"scale_down": {"policy": "idle", "after": "99999999999999h"}},
+            "A duration is 30 days at most.",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_expected(change: dict[str, Any], detail: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_spec(LEAST | change)
+    assert [f.detail for f in refused.value.fields if f.detail.startswith(detail)]
+
+
 @pytest.mark.parametrize(("change", "path", "code"), WRONG)
 def test_a_wrong_value_is_refused_with_its_place_and_a_code(
     change: dict[str, Any], path: str, code: str

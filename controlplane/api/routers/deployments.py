@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 
 from controlplane.api.dependencies import Caller, IdempotencyKey, IfMatch, JsonBody, SiteDep
 from controlplane.api.errors import problems
+from controlplane.api.faults import LABEL_PART, MODEL_PART, NAME_PART
 from controlplane.api.paging import Cursor, Limit, decode_position, encode_position
 from controlplane.api.requests import body_of
 from controlplane.api.schemas.common import Listing
@@ -36,12 +37,10 @@ class ListQuery(BaseModel):
 
     phase: list[Phase] = Field([], description="Any of these; without, all but deleted ones.")
     desired: Desired | None = None
-    tier: str | None = Field(None, pattern="^[a-z0-9._-]{1,40}$")
-    model: str | None = Field(None, max_length=128, pattern=r"^[\x21-\x7e]+$")
-    name: str | None = Field(
-        None, pattern="^[a-z0-9._-]{1,40}$", description="What the name begins with."
-    )
-    label: list[Annotated[str, Field(max_length=127, pattern=r"^[^\x00-\x1f\x7f]+$")]] = Field(
+    tier: str | None = Field(None, pattern=NAME_PART)
+    model: str | None = Field(None, max_length=128, pattern=MODEL_PART)
+    name: str | None = Field(None, pattern=NAME_PART, description="What the name begins with.")
+    label: list[Annotated[str, Field(max_length=127, pattern=LABEL_PART)]] = Field(
         [], description="`key` or `key=value`; all of them.", max_length=32
     )
     limit: Limit = 50

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from controlplane.api.faults import KEY_NAME
 from controlplane.api.schemas.deployments import Command, Manifest
 from controlplane.api.schemas.specs import Duration, Name, Spec
 from controlplane.auth.principals import Action, Role
 from controlplane.domain.tiers import DeviceKind
 
-KeyName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,64}$")]
+KeyName = Annotated[str, Field(pattern=KEY_NAME)]
 
 
 class Tier(BaseModel):

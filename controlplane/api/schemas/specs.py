@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from controlplane.api.faults import DURATION, NAME
 from controlplane.domain.deployment import Method, ScaleDownPolicy, Vocabulary, WakeMode
-from controlplane.domain.naming import NAME_FORM
 from controlplane.domain.spec_json import (
     LONGEST_CONTEXT,
     MOST_LABELS,
@@ -16,10 +16,8 @@ from controlplane.domain.spec_json import (
     MOST_WAITING,
 )
 
-Name = Annotated[str, Field(pattern=f"^{NAME_FORM.pattern}$", examples=["qwen-vl"])]
-Duration = Annotated[
-    str, Field(pattern="^[0-9]{1,9}[smhd]$", description="1 s to 30 days.", examples=["15m"])
-]
+Name = Annotated[str, Field(pattern=NAME, examples=["qwen-vl"])]
+Duration = Annotated[str, Field(pattern=DURATION, description="1 s to 30 days.", examples=["15m"])]
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)] | Literal["auto"]
 ModelId = Annotated[
     str,
