@@ -12,6 +12,7 @@ from controlplane import machine
 from controlplane.embedded import postgres, preflight, valkey
 from controlplane.embedded.console import command
 from controlplane.embedded.front_door import Answer, ask
+from controlplane.embedded.leftovers import engines_of
 from controlplane.embedded.state import RunFolder, Running
 from controlplane.engine_envs import Installing, find, last_error
 from controlplane.errors import AppError
@@ -96,10 +97,23 @@ def _supervisor(site: Site) -> Iterator[Finding]:
         return
     seen = f"nothing runs from {site.settings.data_dir}"
     yield Finding("supervisor", False, seen, f"Start it: {command('up')}")
+    yield from _engines_without_a_supervisor(site)
     server = site.settings.server
     yield from _stands(
         lambda: preflight.check_port(server.host, server.port), "port", f"{server.port} is free"
     )
+
+
+def _engines_without_a_supervisor(site: Site) -> Iterator[Finding]:
+    """Those that `down --keep-engines` left are as somebody wanted them."""
+    data_dir = site.settings.data_dir
+    if not (left := engines_of(data_dir)):
+        return
+    seen = "still running: " + ", ".join(f"{e.name} (process {e.pid})" for e in left)
+    crashed = RunFolder(data_dir).read() is not None
+    seen += ", left by a crash" if crashed else ", kept by a down"
+    fix = f"{command('up')} takes them over; {command('down')} ends them."
+    yield Finding("engines", not crashed, seen, fix)
 
 
 def _database(site: Site) -> Iterator[Finding]:

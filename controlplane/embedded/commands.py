@@ -18,13 +18,13 @@ from controlplane.embedded.console import (
     show_addresses,
     show_machine,
 )
-from controlplane.embedded.leftovers import end_lives, life_of
+from controlplane.embedded.leftovers import end_lives, engines_of, life_of
 from controlplane.embedded.logs import Follower
 from controlplane.embedded.parts import environment, with_stores
 from controlplane.embedded.signals import KEEP_ENGINES
 from controlplane.embedded.state import RunFolder
 from controlplane.embedded.supervisor import STOPS_ENGINES, Supervisor
-from controlplane.errors import AppError
+from controlplane.errors import AppError, Unavailable
 from controlplane.machine import describe
 from controlplane.paths import DataDir
 from controlplane.settings import Settings
@@ -119,13 +119,26 @@ def _end_what_was_left(settings: Settings, folder: RunFolder, *, keep_engines: b
     before = folder.read()
     if before is not None:
         end_lives(before.children.values(), grace=10.0)
-    say(f"Nothing runs from {settings.data_dir}.")
-    data = DataDir(settings.data_dir)
+    left, data = _count(len(engines_of(settings.data_dir))), DataDir(settings.data_dir)
+    origin = "a crash had left" if before is not None else "had been kept"
+    if keep_engines and left:
+        say(f"No supervisor runs from {settings.data_dir}; {left} that {origin} may go on.")
+        return
     if not keep_engines and (data.replicas.exists() or data.downloads.exists()):
         env = environment(with_stores(settings), "engines", os.environ)
         result = run([sys.executable, "-m", STOPS_ENGINES], env=env)
-        if result.stdout.strip():
-            say(result.stdout.strip())
+        if result.returncode != 0:
+            last = (result.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise Unavailable(
+                "engines_not_stopped",
+                f"Engines that {origin} may still run: {last}",
+                hint=f"{command('doctor')} names them.",
+            )
+    say(f"Stopped {left} that {origin}." if left else f"Nothing runs from {settings.data_dir}.")
+
+
+def _count(engines: int) -> str:
+    return "" if not engines else f"{engines} engine{'s' if engines > 1 else ''}"
 
 
 def _send(pid: int, sign: signal.Signals) -> None:

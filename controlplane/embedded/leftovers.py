@@ -1,14 +1,17 @@
-"""Processes that an `up` which was killed left behind."""
+"""Processes that an `up` which was killed left behind, and engines that outlive any `up`."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from controlplane.paths import DataDir
 
 _GRACE = 30.0
 _START_FIELD = 19  # of /proc/PID/stat, counted from what follows the closing bracket
@@ -39,6 +42,34 @@ def command_of(pid: int) -> list[str]:
     except OSError:
         return []
     return [os.fsdecode(w) for w in text.split(b"\0")]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine that lives: the deployment's name, and its main process."""
+
+    name: str
+    pid: int
+
+
+def engines_of(data_dir: Path) -> tuple[Engine, ...]:
+    """The local engines that live, by the records that the worker's driver keeps of them; a
+    record that can't be read names none."""
+    found = []
+    for record in sorted(DataDir(data_dir).replicas.glob("*/*/process.json")):
+        try:
+            raw = json.loads(record.read_bytes())
+            life = Life(int(raw["pid"]), int(raw["started"]))
+            name = str(json.loads(record.with_name("order.json").read_bytes())["name"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if raw.get("boot") == _boot_id() and life_of(life.pid) == life:
+            found.append(Engine(name, life.pid))
+    return tuple(found)
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def end_lives(lives: Iterable[Life], grace: float) -> None:

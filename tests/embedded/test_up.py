@@ -160,8 +160,11 @@ def test_after_a_killed_supervisor_the_next_up_goes_on_with_data_and_engines(up:
     assert hands.ask("hello").status_code == 200
     assert hands.engines("hello") == [engine]
 
-    up.down()
+    os.kill(up.running.pid, signal.SIGKILL)
+    eventually(lambda: up.folder.holder() is None, "nobody holds it")
+    assert up.down() == "Stopped 1 engine that a crash had left.\n"
     assert not engine.is_running()
+    assert "Nothing runs" in up.down()
     hands.http.close()
 
 
