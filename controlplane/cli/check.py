@@ -24,6 +24,7 @@ from controlplane.cli.spec_options import (
     spec_json,
 )
 from controlplane.errors import AppError, Invalid
+from controlplane.paths import DataDir
 
 if TYPE_CHECKING:
     from controlplane.services.tiers import Catalogue
@@ -96,6 +97,8 @@ def local_plan(spec: Mapping[str, Any]) -> dict[str, Any]:
     from controlplane.domain.spec_json import parse_spec, spec_to_json
     from controlplane.services.admission import local_names, objections
     from controlplane.services.commands import show_command
+    from controlplane.services.sight import look
+    from controlplane.settings import load_settings
 
     tiers = _catalogue()
     parsed = parse_spec({"name": "my-model", **spec}, default_tier=tiers.default)
@@ -103,8 +106,10 @@ def local_plan(spec: Mapping[str, Any]) -> dict[str, Any]:
     offer = tiers.offers.get(parsed.tier)
     if offer is None:
         raise next(e for e in against if e.code == "unknown_tier")
+    sight = look(parsed, DataDir(load_settings().data_dir), {})
     try:
-        command = asdict(show_command(parsed, offer.tier, None))
+        says = sight.draft_says_heterogeneous
+        command = asdict(show_command(parsed, offer.tier, None, draft_says_heterogeneous=says))
     except Invalid:
         command = None
     told = asdict(offer.tier)
@@ -116,7 +121,8 @@ def local_plan(spec: Mapping[str, Any]) -> dict[str, Any]:
         "findings": [
             {"severity": "error", "code": e.code, "detail": e.message, "hint": e.hint}
             for e in against
-        ],
+        ]
+        + [{"severity": "note", **asdict(u)} for u in sight.unseen],
         "cost": None,
         "speedup": None,
         "command": command,
@@ -153,5 +159,5 @@ def _print(plan: Mapping[str, Any]) -> None:
     if isinstance(command, dict):
         say(f"Engine   vLLM {plain(command.get('engine'))}")
         say(f"Command  {plain(command.get('text'))}")
-    if not findings(plan):
+    if not any(f.get("severity") == "error" for f in findings(plan)):
         say("Nothing stands in its way.")

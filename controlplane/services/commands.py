@@ -26,11 +26,17 @@ class ShownCommand:
 
 
 def show_command(
-    spec: DeploymentSpec, tier: Tier, resolved: Resolved | None, port: int | None = None
+    spec: DeploymentSpec,
+    tier: Tier,
+    resolved: Resolved | None,
+    port: int | None = None,
+    *,
+    draft_says_heterogeneous: bool = False,
 ) -> ShownCommand:
-    """`resolved` is what the machine chose, or None where it has still to choose. Raises
-    Invalid when no engine serves the tier."""
-    chosen = resolve(spec, tier, draft_says_heterogeneous=False)
+    """`resolved` is what the machine chose, or None where it has still to choose: then it
+    follows from the spec, and from what the draft's folder says. Raises Invalid when no engine
+    serves the tier."""
+    chosen = resolve(spec, tier, draft_says_heterogeneous=draft_says_heterogeneous)
     if resolved is not None and resolved.method is not None:
         chosen = resolved
     speculates = chosen.method is not Method.OFF

@@ -13,10 +13,12 @@ from controlplane.domain.deployment import DeploymentSpec
 from controlplane.domain.spec_json import parse_spec, spec_to_json
 from controlplane.domain.tiers import Tier
 from controlplane.errors import AppError, Conflict, Invalid
+from controlplane.paths import DataDir
 from controlplane.persistence import deployments, local_models, vitals
 from controlplane.services.admission import local_names, objections
 from controlplane.services.commands import ShownCommand, show_command
 from controlplane.services.deployments import must_find
+from controlplane.services.sight import Sight, look
 from controlplane.services.site import Site
 from controlplane.services.tiers import catalogue
 from controlplane.services.views import to_view
@@ -54,7 +56,8 @@ def plan(site: Site, by: Principal, raw: Any) -> Plan:
         raw = {**raw, "name": UNNAMED}
     spec = parse_spec(raw, default_tier=tiers.default)
     with site.begin() as session:
-        registered = {n for n in local_names(spec) if local_models.find(session, n) is not None}
+        rows = [local_models.find(session, n) for n in local_names(spec)]
+        registered = {row.name: row.path for row in rows if row is not None}
         taken = named and deployments.find(session, by.workspace, spec.name) is not None
     against = objections(spec, tiers, registered)
     offer = tiers.offers.get(spec.tier)
@@ -65,9 +68,10 @@ def plan(site: Site, by: Principal, raw: Any) -> Plan:
         findings.append(
             Finding("error", "name_taken", f'There is a deployment "{spec.name}" already.', "")
         )
-    return Plan(
-        spec_to_json(spec), offer.tier, offer.here, tuple(findings), _command(spec, offer.tier)
-    )
+    sight = look(spec, DataDir(site.settings.data_dir), registered)
+    findings += [Finding("note", u.code, u.detail, u.hint) for u in sight.unseen]
+    command = _command(spec, offer.tier, sight)
+    return Plan(spec_to_json(spec), offer.tier, offer.here, tuple(findings), command)
 
 
 def manifest(site: Site, by: Principal, ref: str) -> ShownCommand:
@@ -94,9 +98,10 @@ def _finding(error: AppError) -> Finding:
     return Finding("error", error.code, error.message, error.hint)
 
 
-def _command(spec: DeploymentSpec, tier: Tier) -> ShownCommand | None:
+def _command(spec: DeploymentSpec, tier: Tier, sight: Sight) -> ShownCommand | None:
+    says = sight.draft_says_heterogeneous
     try:
-        return show_command(spec, tier, None)
+        return show_command(spec, tier, None, draft_says_heterogeneous=says)
     except Invalid:
         return None
 
