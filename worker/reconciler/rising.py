@@ -158,6 +158,9 @@ def _fill_up(f: Facts, sketch: Sketch, crew: Crew) -> None:
         _start(f, sketch, rendered, row)
     placed: tuple[Replica, ...] = ()
     for _ in range(lacking):
+        if len(f.replicas) + len(placed) >= 2 * f.deployment.spec.replicas.min:
+            _thin_out(f, sketch, crew)
+            return
         devices = find_slot(f, sketch, placed)
         if devices is None:
             _make_way(f, sketch, crew)
@@ -189,6 +192,14 @@ def _new_row(
         devices=devices,
         placed_at=f.now,
     )
+
+
+def _thin_out(f: Facts, sketch: Sketch, crew: Crew) -> None:
+    """Edits in a row: the new may run beside one former set, not beside several. What goes
+    already is waited for; else an old replica goes, first one that answers nobody."""
+    sketch.say(Reason.FINISHING_REQUESTS)
+    if not crew.going:
+        take_down(f, sketch, crew.old[-1:])
 
 
 def _make_way(f: Facts, sketch: Sketch, crew: Crew) -> None:

@@ -529,6 +529,44 @@ def test_an_edit_that_renders_another_engine_replaces_it(devices: int) -> None:
     assert (sim.engines, len(sim.serving)) == (1, 1)
 
 
+def test_an_edit_while_the_last_update_drains_starts_no_third_engine() -> None:
+    sim = ready(Sim(spec=replace(SPEC, scale_down=NEVER), devices=3))
+    sim.busy()
+    sim.edit(context_length=1024)
+    sim.run(10)
+    assert (sim.phase, sim.engines) == (Phase.READY, 2)
+    (second,) = sim.serving
+    sim.edit(context_length=512)
+    sim.run(60)
+    assert (sim.phase, sim.status.reason) == (Phase.UPDATING, Reason.FINISHING_REQUESTS)
+    assert (sim.engines, sim.serving) == (2, [second])
+    sim.quiet()
+    sim.until(Phase.READY, seconds=5)
+    sim.run(5)
+    assert (sim.engines, len(sim.rows), len(sim.serving)) == (1, 1, 1)
+    assert sim.serving[0].render_hash != second.render_hash
+
+
+def test_edits_that_outrun_their_updates_start_no_third_engine() -> None:
+    sim = Sim(spec=replace(SPEC, scale_down=NEVER), devices=3)
+    for context in (None, 1024, 512, 256, 128):
+        sim.edit(context_length=context)
+        sim.step(0.1)
+        assert sim.engines <= 2
+    sim.until(Phase.READY, seconds=5)
+    sim.run(5)
+    assert (sim.engines, len(sim.rows), len(sim.serving)) == (1, 1, 1)
+
+
+def test_fewer_replicas_of_another_engine_come_though_the_former_were_many() -> None:
+    sim = ready(Sim(spec=replace(SPEC, replicas=Replicas(2, 2)), devices=3))
+    sim.edit(context_length=1024, replicas=Replicas(1, 1))
+    for _ in range(20):
+        assert sim.serving
+        sim.step(0.5)
+    assert (sim.phase, sim.engines, len(sim.serving)) == (Phase.READY, 1, 1)
+
+
 def test_an_update_waits_for_new_weights_while_the_old_engine_serves() -> None:
     sim = ready(Sim())
     sim.world.weights["org/other"] = WeightsSeen(WeightsState.ABSENT)
