@@ -58,7 +58,7 @@ class Machine:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.port, self.api_port = free_port(), free_port()
+        self.port, self.api_port, self.metrics_port = free_port(), free_port(), free_port()
         self.data, self.models = self.folder / "data", self.folder / "models"
         self.data.mkdir(parents=True, exist_ok=True)
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,6 +74,7 @@ class Machine:
             "SLIPSTREAM_REDIS_URL": self.redis_url,
             "SLIPSTREAM_PORT": str(self.port),
             "SLIPSTREAM_API_PORT": str(self.api_port),
+            "SLIPSTREAM_WORKER_METRICS_PORT": str(self.metrics_port),
             "SLIPSTREAM_ADMIN_KEY": ADMIN_KEY,
             "SLIPSTREAM_ENGINE_COMMAND": f"{sys.executable} {STUB}",
             "SLIPSTREAM_SWEEP_SECONDS": "2",

@@ -51,6 +51,20 @@ def test_a_deployment_goes_from_yellow_to_green_sleeps_wakes_and_leaves_nothing(
     assert {p.name for p in machine.folder.iterdir()} == own, "a file in the folder we run in"
 
 
+def test_one_page_of_metrics_tells_what_every_process_knows(machine: Machine) -> None:
+    machine.deploy("hello", machine.model("target"))
+    machine.wait_phase("hello", "ready")
+    assert machine.ask("hello").status_code == 200
+
+    def page() -> str:
+        return machine.http.get("/metrics").text
+
+    until(lambda: 'slipstream_deployments{phase="ready"} 1.0' in page(), "the worker's count")
+    counted = 'slipstream_gateway_requests_total{code="200",deployment="hello"}'
+    assert counted in page()
+    assert "slipstream_reconcile_seconds_count 0.0" not in page()
+
+
 def test_a_stream_longer_than_the_idle_window_keeps_its_model_awake(machine: Machine) -> None:
     model = machine.model("slow", token_seconds=0.5, tokens=10)
     machine.deploy("slow", model, scale_down={"policy": "idle", "after": "1s"})
