@@ -36,9 +36,7 @@ def merged(pages: Iterable[str]) -> bytes:
         except ValueError:
             continue
         for family in read:
-            families.setdefault(
-                family.name, Metric(family.name, family.documentation, family.type)
-            )
+            families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             sums = values.setdefault(family.name, {})
             for s in family.samples:
                 if not s.name.endswith("_created"):
