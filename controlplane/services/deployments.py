@@ -161,7 +161,7 @@ def refuse_deleted(row: DeploymentRow) -> None:
         raise Conflict(
             "being_deleted",
             f"{row.name} is being deleted.",
-            hint="Deploy it again when it is gone: slipstream wait NAME --for deleted.",
+            hint=f"Deploy it again when it is gone: slipstream wait {row.name} --for deleted.",
         )
 
 
