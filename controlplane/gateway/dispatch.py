@@ -61,7 +61,7 @@ class Dispatcher:
         none and waiting does not help, or not in time."""
         route = self._find(request)
         self.counts.touch(route.id, self._clock())
-        sending = self._choose(route)
+        sending = self._choose(route, self._clock())
         if sending is None:
             self._or_answer(route)
             sending = await self._hold(route, request)
@@ -98,9 +98,8 @@ class Dispatcher:
             raise Answered(answers.unknown_model(request.model, near))
         return route
 
-    def _choose(self, route: Route) -> Sending | None:
+    def _choose(self, route: Route, now: float) -> Sending | None:
         """Choose and count in one step: no heartbeat comes between."""
-        now = self._clock()
         left_out = {t.key for t in route.targets if self.refusals.left_out(t.endpoint, now) > 0}
         target = choose(route.targets, lambda t: self.counts.at(route.id, t.key), left_out)
         if target is None:
@@ -144,12 +143,14 @@ class Dispatcher:
             if current is None:
                 raise Answered(answers.unknown_model(route.name))
             route = current
-            if not route.gone and (sending := self._choose(route)) is not None:
+            # One reading for the choice and for the wait: with two, a replica whose while ends
+            # between them is neither chosen nor waited for, and the request waits for ever.
+            now = self._clock()
+            if not route.gone and (sending := self._choose(route, now)) is not None:
                 return sending
             self._or_answer(route)
             if self.room.closed:
                 raise Answered(answers.STOPPING)
-            now = self._clock()
             left = request.arrived + route.wake.deadline.total_seconds() - now
             if left <= 0:
                 raise Answered(answers.too_late(route))
