@@ -15,7 +15,6 @@ from yarl import URL
 from controlplane.settings import Gateway
 
 # Engines close idle connections after 5 s; ours are gone before, so none is used as it closes.
-_IDLE_SECONDS = 3.0
 _CHUNK_BYTES = 65_536
 
 
@@ -43,7 +42,9 @@ def client_session() -> aiohttp.ClientSession:
     """Passes everything as it is: no redirects followed, no cookies kept, no proxy asked,
     nothing unpacked, no header added."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS),
+        # A connection for each request: on a kept one that the other side has just closed, nobody
+        # can tell whether a request was accepted; a refused connection leaves no doubt.
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(total=None),
@@ -103,7 +104,6 @@ class Engines:
                 _between_chunks=self._limits.between_chunks,
             )
         finally:
-            # Goes back to the pool after a whole answer, and is closed in any other case.
             response.close()
 
     async def _head(

@@ -157,6 +157,7 @@ def test_a_killed_engine_is_started_again_and_requests_are_held_meanwhile(machin
     machine.wait_phase("hello", "ready")
     (engine,) = machine.engines()
     engine.kill()
+    engine.wait(10)
     answer = machine.ask("hello")
     assert answer.status_code == 200, answer.text
     machine.wait_phase("hello", "ready")
