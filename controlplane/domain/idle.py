@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from controlplane.domain.deployment import ScaleDown, ScaleDownPolicy
 
@@ -44,8 +44,3 @@ def sleeps_at(
         return None
     moments = [first_ready_at, last_active_at, activity.last_byte_at]
     return max(m for m in moments if m) + policy.after
-
-
-def clamp_age(age: timedelta) -> timedelta:
-    """A gateway's age is never negative, whatever its clock did."""
-    return max(age, timedelta())
