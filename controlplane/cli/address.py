@@ -68,11 +68,6 @@ def own_url(settings: Settings) -> str:
     return f"http://{url_host(reachable(where.host))}:{where.port}"
 
 
-def own_key(settings: Settings) -> str | None:
-    """The key that `up` left for its user."""
-    return _in(DataDir(settings.data_dir).admin_key) or settings.admin_key
-
-
 def _in(file: Path) -> str | None:
     try:
         return file.read_text(encoding="ascii").strip() or None
